@@ -67,53 +67,21 @@ def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1, array
     `array` are the indices of a job array, as --array. The arguments of srun end with the command that starts Python,
     which is part of the request.
     """
-    gpus, mem_gb = _gpus_per_node(settings), _mem_gb(settings)
-    log, private = str(folder / (f"{ELEMENTS}/%a/log" if array else "log")), f"{place_of(folder, array)}/{PRIVATE}"
-    gpu_factor = math.ceil(trials / settings.trials_per_gpu)
-    by_gpu = {"cpus-per-gpu": settings.cpus_per_gpu} if gpus and settings.cpus_per_gpu else {}
-    cpus = settings.cpus_per_task or (None if by_gpu or trials == 1 else 1)
-    gres = [_times(item, gpu_factor) for item in _gres(settings) if _count(item) != 0]
-    counted_by_gres = any(_count(item) is not None for item in gres)
-    requested = {key: getattr(settings, key) for key in _PLAIN} | {
-        "job_name": name_of(folder),
-        "time": settings.timeout_min,
-        "ntasks_per_node": settings.tasks_per_node,
-        "cpus_per_task": cpus and cpus * trials,
-        # None instead of 0, because sites without GPUs refuse a request for 0 GPUs.
-        "gpus_per_node": None if counted_by_gres else (settings.gpus_per_node or 0) * gpu_factor or None,
-        "gpus_per_task": (settings.gpus_per_task or 0) * gpu_factor or None,
-        "gres": ",".join(gres) or None,
-        "mem": mem_gb and f"{round(mem_gb * trials * 1024)}MB",
-        "mem_per_gpu": settings.mem_per_gpu if gpus else None,
-    }
-    setup = f"{private}/{SETUP}"
-    srun = ["--output", log, "--open-mode=append", "--kill-on-bad-exit=1", "--distribution=block"]
-    if settings.nodes * settings.tasks_per_node > 1:
-        srun += ["--label"]  # because each line of the log then names its rank
-    if cpus:
-        srun += [f"--cpus-per-task={cpus * trials}"]  # because since SLURM 22.05 a step does not inherit the option
+    gpus, private = _gpus_per_node(settings), f"{place_of(folder, array)}/{PRIVATE}"
+    log = str(folder / (f"{ELEMENTS}/%a/log" if array else "log"))
     return {
-        **{key: value for key, value in requested.items() if value is not None},
+        **_resources(folder, settings, trials),
         "stderr_to_stdout": True,
         "srun_args": [
-            *srun,
+            *_step_options(settings, log, trials),
             *environment.pyxis_options(settings, folder),
             *(settings.srun_args or []),
             *environment.python_command(settings, folder, gpus > 0, _IGNORE_SIGNALS),
         ],
-        "setup": [
-            "set -e",
-            *(["unset SLURM_CLUSTERS"] if settings.clusters else []),  # of the driver
-            "export SWEEPYARD_JOB_START=$(date +%s.%N)",
-            *environment.module_lines(settings, private),
-            # because another user may have replaced a folder of a study that several users write to
-            *([f"[ -O {setup} ]", f". {setup}", f"rm {setup}"] if settings.setup else []),
-            *environment.path_lines(settings),
-            *environment.container_lines(settings),
-            f"touch {private}/set_up",
-        ],
+        "setup": _setup_lines(settings, private),
         "additional_parameters": {
-            **by_gpu,  # not through submitit, because it warns about GPUs counted by node
+            # not through submitit, because it warns about GPUs counted by node
+            **({"cpus-per-gpu": settings.cpus_per_gpu} if gpus and settings.cpus_per_gpu else {}),
             **({"clusters": settings.clusters} if settings.clusters else {}),
             **settings.additional_parameters,
             **({"array": array} if array else {}),
@@ -122,6 +90,59 @@ def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1, array
             "signal": f"{WARNING.name.removeprefix('SIG')}@{settings.signal_delay_s}",
         },
     }
+
+
+def _resources(folder: Path, settings: SlurmLauncherConf, trials: int) -> dict[str, Any]:
+    """Return what a job with `trials` side by side requests, by the parameters of submitit."""
+    gpu_factor, mem_gb = math.ceil(trials / settings.trials_per_gpu), _mem_gb(settings)
+    gres = [_times(item, gpu_factor) for item in _gres(settings) if _count(item) != 0]
+    counted_by_gres = any(_count(item) is not None for item in gres)
+    requested = {key: getattr(settings, key) for key in _PLAIN} | {
+        "job_name": name_of(folder),
+        "time": settings.timeout_min,
+        "ntasks_per_node": settings.tasks_per_node,
+        "cpus_per_task": _cpus_per_task(settings, trials),
+        # None instead of 0, because sites without GPUs refuse a request for 0 GPUs.
+        "gpus_per_node": None if counted_by_gres else (settings.gpus_per_node or 0) * gpu_factor or None,
+        "gpus_per_task": (settings.gpus_per_task or 0) * gpu_factor or None,
+        "gres": ",".join(gres) or None,
+        "mem": mem_gb and f"{round(mem_gb * trials * 1024)}MB",
+        "mem_per_gpu": settings.mem_per_gpu if _gpus_per_node(settings) else None,
+    }
+    return {key: value for key, value in requested.items() if value is not None}
+
+
+def _cpus_per_task(settings: SlurmLauncherConf, trials: int) -> int | None:
+    """Return the cores of each task of `trials` side by side; None if GPUs or the site decide."""
+    by_gpu = _gpus_per_node(settings) and settings.cpus_per_gpu
+    cpus = settings.cpus_per_task or (None if by_gpu or trials == 1 else 1)
+    return cpus and cpus * trials
+
+
+def _step_options(settings: SlurmLauncherConf, log: str, trials: int) -> list[str]:
+    """Return srun's options of output and cores."""
+    options = ["--output", log, "--open-mode=append", "--kill-on-bad-exit=1", "--distribution=block"]
+    if settings.nodes * settings.tasks_per_node > 1:
+        options += ["--label"]  # because each line of the log then names its rank
+    if cpus := _cpus_per_task(settings, trials):
+        options += [f"--cpus-per-task={cpus}"]  # because since SLURM 22.05 a step does not inherit the option
+    return options
+
+
+def _setup_lines(settings: SlurmLauncherConf, private: str) -> list[str]:
+    """Return the lines of the batch script before srun."""
+    setup = f"{private}/{SETUP}"
+    return [
+        "set -e",
+        *(["unset SLURM_CLUSTERS"] if settings.clusters else []),  # of the driver
+        "export SWEEPYARD_JOB_START=$(date +%s.%N)",
+        *environment.module_lines(settings, private),
+        # because another user may have replaced a folder of a study that several users write to
+        *([f"[ -O {setup} ]", f". {setup}", f"rm {setup}"] if settings.setup else []),
+        *environment.path_lines(settings),
+        *environment.container_lines(settings),
+        f"touch {private}/set_up",
+    ]
 
 
 def _mem_gb(settings: SlurmLauncherConf) -> float | None:
