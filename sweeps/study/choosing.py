@@ -153,28 +153,26 @@ class Choosing:
 
 def count_points(space: SearchSpace, settings: SweeperConf) -> int | None:
     """Return the number of points in the space; None if there are far more than the study tries."""
-    if is_grid(settings):
-        limit = settings.max_grid_trials and settings.max_grid_trials + _ADDED
-        count = sum(1 for _ in islice(space.points(), limit))
-        return None if count == limit else count
-    limit = (settings.n_trials or 0) + _ADDED
-    points: set[str] = set()
-    for point in islice(space.all_points(), 20 * limit):  # because points repeat if conditions overlap
-        points.add(canonical(point))
-        if len(points) == limit:
-            return None
-    return len(points)
+    tried = settings.max_grid_trials if is_grid(settings) else settings.n_trials or 0
+    limit = None if tried is None else tried + _ADDED
+    count = _count_up_to(limit, space, settings)
+    return None if count == limit else count
 
 
 def total(settings: SweeperConf, space: SearchSpace) -> int:
     """Return the number of a grid's trials, or of a search's configurations; no point is tried twice."""
     if is_grid(settings):
-        return sum(1 for _ in islice(space.points(), settings.max_grid_trials))
+        return _count_up_to(settings.max_grid_trials, space, settings)
     limit = settings.n_trials or 0
-    if settings.custom_search_space:
-        return limit
+    return limit if settings.custom_search_space else _count_up_to(limit, space, settings)
+
+
+def _count_up_to(limit: int | None, space: SearchSpace, settings: SweeperConf) -> int:
+    """Return the number of different points, at most `limit`."""
+    if limit is None or is_grid(settings):
+        return sum(1 for _ in islice(space.points(), limit))
     points: set[str] = set()
-    for point in islice(space.all_points(), 20 * limit):
+    for point in islice(space.all_points(), 20 * limit):  # because points repeat if conditions overlap
         points.add(canonical(point))
         if len(points) == limit:
             break
