@@ -2,10 +2,10 @@
 
 import math
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from hydra.core.override_parser.types import Override
@@ -25,6 +25,8 @@ from sweeps.study.listed_points import read_listed
 from sweeps.study.mistakes import CONDITIONS, closest, explain_lacking, keys
 from sweeps.trial.job import Point
 
+_MOST_COMPARED = 10_000  # points with which each condition is compared
+
 Check = Callable[[Point], object]
 """Raises UserError if a trial with this point cannot run."""
 
@@ -32,7 +34,7 @@ Check = Callable[[Point], object]
 def read_space(
     composer: Composer, config: DictConfig, settings: SweeperConf, typed: Sequence[str], is_new: bool
 ) -> tuple[SearchSpace, list[str]]:
-    """Return the search space, and a note for each conditional parameter that is left out.
+    """Return the search space, and notes: what is left out, and what has no effect.
 
     Raises UserError if a parameter is wrong, or a condition of a new study can never be true.
     """
@@ -61,7 +63,7 @@ def read_space(
             "Raise optuna.TrialPruned in the function instead, or remove one"
         )
     used = {(parameter.key, parameter.condition) for parameter in space.parameters}
-    notes = []
+    notes = [f"{SETTING}: '{text}' holds for no point of the search space" for text in _unused_exclusions(space)]
     for condition, overrides in conditional.items():
         names = [override.get_key_element() for override in overrides]
         if is_new:
@@ -100,7 +102,7 @@ def _refuse_names_of_keys(grids: Sequence[Sequence[Override]], composer: Compose
 
 
 def _refuse_exclusions(space: SearchSpace) -> None:
-    """Raise UserError if a condition has a key that is not swept, or excludes nothing or everything."""
+    """Raise UserError if a condition has a key or a value that is not swept, or if no point is left."""
     swept: dict[str, list[Parameter]] = {}
     for parameter in space.parameters:
         swept.setdefault(parameter.key.lstrip("+"), []).append(parameter)
@@ -121,6 +123,17 @@ def _refuse_exclusions(space: SearchSpace) -> None:
     if space.excluded and next(space.all_points(), None) is None:
         conditions = ", ".join(exclusion.text for exclusion in space.excluded)
         raise UserError(f"{SETTING} leaves no point to try: {conditions}.\nRemove a condition, or type more values")
+
+
+def _unused_exclusions(space: SearchSpace) -> Iterator[str]:
+    """Yield the conditions that exclude no point of a space whose points are few enough to compare."""
+    if not space.excluded or any(isinstance(parameter, Interval) for parameter in space.parameters):
+        return
+    points = list(islice(replace(space, excluded=()).all_points(), _MOST_COMPARED))
+    for exclusion in space.excluded if len(points) < _MOST_COMPARED else ():
+        alone = replace(space, excluded=(exclusion,))
+        if not any(alone.excludes(point) for point in points):
+            yield exclusion.text
 
 
 def _refuse_untried(space: SearchSpace, config: DictConfig) -> None:

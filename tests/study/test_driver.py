@@ -278,9 +278,11 @@ def test_a_preview_counts_what_cannot_run_here(
 
 
 def test_a_preview_lists_the_first_points_of_a_grid(run: Run, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("hydra.sweeper.exclude=['x=1']", "hydra.sweeper.preview=true")
+    words = ("hydra.sweeper.exclude=['x=1','x>99']", "hydra.sweeper.preview=true")
     run(FakeLauncher(trains(), clock), *words, sweep="x=range(15)")
     out = capsys.readouterr().out
+    assert "hydra.sweeper.exclude: 'x>99' holds for no point of the search space\n" in out
+    assert "'x=1' holds" not in out
     assert "  x=0\n  x=2\n" in out
     assert "  x=10\n  and 4 further points\n" in out
 
