@@ -139,11 +139,7 @@ def _compile(
                 x = tf.cast(x, tf.float32) / 255.0
             if training and data.augment is not None:
                 x = augment(x, data.augment, draw[:2], draw[2] + index, data.x.dtype == np.uint8)
-            weight = tf.ones((), tf.float64)
-            if strategy.num_replicas_in_sync > 1:
-                with tf.device("CPU:0"):
-                    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-                    weight = tf.where(index + 2 == tf.size(bounds, tf.int64), weights[replica], weight)
+            weight = _weight_of_replica(weights, index, bounds, strategy)
             step((x, tf.one_hot(y, data.outputs) if data.one_hot else y), weight)
 
         def body(index: tf.Tensor) -> tuple[tf.Tensor]:
@@ -168,7 +164,18 @@ def _compile(
             first = 0, zero, tf.TensorArray(tf.float64, parts)
         return tf.while_loop(lambda number, *_: number < parts, part, first, parallel_iterations=1)[-1].stack()
 
-    signature = (
+    # No autograph, because the loops are tf.while_loops already.
+    graph = tf.function(run, _signature(example, strategy), autograph=False).get_concrete_function()
+
+    def metrics_of(*arguments: object) -> list[Metrics]:
+        return [dict(zip(names, values, strict=True)) for values in graph(*arguments).numpy().tolist()]
+
+    return metrics_of
+
+
+def _signature(example: _Placed, strategy: tf.distribute.Strategy) -> tuple[Any, ...]:
+    """Return the shapes and types of arrays, rows, bounds, ends, draw and weights, for any number of rows and steps."""
+    return (
         tuple(tf.TensorSpec((None, *array.shape[1:]), array.dtype) for array in example.arrays),
         tf.TensorSpec((None,), tf.int32),
         tf.TensorSpec((None,), tf.int64),
@@ -176,13 +183,18 @@ def _compile(
         tf.TensorSpec((3,), tf.int64),
         tf.TensorSpec((strategy.num_replicas_in_sync,), tf.float64),
     )
-    # No autograph, because the loops are tf.while_loops already.
-    graph = tf.function(run, signature, autograph=False).get_concrete_function()
 
-    def metrics_of(*arguments: object) -> list[Metrics]:
-        return [dict(zip(names, values, strict=True)) for values in graph(*arguments).numpy().tolist()]
 
-    return metrics_of
+def _weight_of_replica(
+    weights: tf.Tensor, index: tf.Tensor, bounds: tf.Tensor, strategy: tf.distribute.Strategy
+) -> tf.Tensor:
+    """Return the weight of the calling replica's loss in this step: 1, and in the last step that of `weights`."""
+    weight = tf.ones((), tf.float64)
+    if strategy.num_replicas_in_sync > 1:
+        with tf.device("CPU:0"):
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+            weight = tf.where(index + 2 == tf.size(bounds, tf.int64), weights[replica], weight)
+    return weight
 
 
 def _examples(arrays: Arrays, batch: tf.Tensor, read: Arrays) -> tuple[tf.Tensor, tf.Tensor]:
