@@ -1,6 +1,7 @@
 """Numbers and words in the terminal, on pages and in messages."""
 
 import re
+from collections.abc import Mapping
 
 from sweeps.secrets import without_password
 
@@ -16,6 +17,11 @@ def printable(words: str) -> str:
 
 def text(value: object, digits: int = 6) -> str:
     return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+
+
+def point_text(point: Mapping[str, object]) -> str:
+    """Return the values of a point with their keys: `optimizer=adam lr=0.001`."""
+    return " ".join(f"{key.lstrip('+')}={value}" for key, value in point.items())
 
 
 def duration(seconds: float) -> str:

@@ -28,6 +28,7 @@ from sweeps.record.space import SearchSpace, canonical
 from sweeps.record.study import Added, By, StudySnapshot, TrialRecord
 from sweeps.trial.folder import AttemptFolder, TrialFolder
 from sweeps.trial.job import Point, State
+from sweeps.wording import point_text
 
 _FOLDER = "added"
 
@@ -133,7 +134,7 @@ def refuse_duplicate(point: Point, trials: Sequence[TrialRecord], added: Sequenc
         if canonical(trial.params) == canonical({**point, **trial.seed}):
             raise UserError(f"'{trial.name}' is trial {trial.number} already, which is {trial.state}.")
     if canonical(point) in [canonical(other.params) for other in added]:
-        raise UserError(f"'{_text_of(point)}' was added already.")
+        raise UserError(f"'{point_text(point)}' was added already.")
 
 
 def list_requests(study: Path) -> list[Path]:
@@ -162,18 +163,14 @@ def _is_outside(point: Point, space: SearchSpace, seeds: Seeds) -> bool:
         keys.pop(seeds.key, None)  # because the point runs under each seed
     if missing := sorted(keys.keys() - point.keys()):
         advice = f"Type a value for each of: {', '.join(keys)}"
-        raise UserError(f"'{_text_of(point)}' cannot be added: {missing[0]} is missing.\n{advice}")
+        raise UserError(f"'{point_text(point)}' cannot be added: {missing[0]} is missing.\n{advice}")
     if needless := sorted(point.keys() - keys.keys()):
         advice = f"Remove {needless[0]}."
         raise UserError(
-            f"'{_text_of(point)}' cannot be added: {needless[0]} does not exist with these values.\n{advice}"
+            f"'{point_text(point)}' cannot be added: {needless[0]} does not exist with these values.\n{advice}"
         )
     first = {seeds.key: seeds.repeated[0]} if seeds.in_grid and seeds.repeated else {}
     return not space.contains({**first, **point})
-
-
-def _text_of(point: Point) -> str:
-    return " ".join(f"{key}={value}" for key, value in point.items())
 
 
 def refuse_file(file: Path, error: UserError) -> None:

@@ -14,8 +14,9 @@ from sweeps.record.trial_config import read_launcher
 from sweeps.results.findings import count_states
 from sweeps.results.terminal import View, format_counts, format_metrics
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import Point, State
+from sweeps.trial.job import State
 from sweeps.trial.metrics import METRICS, MetricsLine
+from sweeps.wording import point_text
 
 _SHOWN = 30  # running trials
 _QUEUED = {State.QUEUED, State.REFUSED, State.CANCELLED}
@@ -55,17 +56,13 @@ def show_status(study: StudySnapshot, driver: str, next_driver: str, jobs: str, 
 
 def _describe_requests(study: StudySnapshot) -> list[str]:
     """Return who added and excluded points and pruned trials, and when, oldest first."""
-    lines = [(added.at, f"{added.by} added {_text_of(added.params)}") for added in study.added if added.by]
+    lines = [(added.at, f"{added.by} added {point_text(added.params)}") for added in study.added if added.by]
     lines += [(excluded.at, f"{excluded.by} excluded {excluded.text}") for excluded in study.excluded]
     for trial in study.rows:
         newest = TrialFolder(trial.folder).newest() if trial.state is State.PRUNED else None
         if newest and (request := newest.stopped_by()):
             lines.append((request[1], f"trial {trial.number} was pruned by {request[0]}"))
     return [f"{line} at {datetime.fromtimestamp(at):%Y-%m-%d %H:%M}" for at, line in sorted(lines)]
-
-
-def _text_of(point: Point) -> str:
-    return " ".join(f"{key.lstrip('+')}={value}" for key, value in point.items())
 
 
 def _explain_wait(status: DriverStatus | None, driver: bool, jobs: bool) -> str:

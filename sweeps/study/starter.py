@@ -14,6 +14,7 @@ from sweeps.record.writer import Record
 from sweeps.study.attempt import RETRIED, Attempt, may_be_reopened
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Outcome, State
+from sweeps.wording import point_text
 
 if TYPE_CHECKING:
     from sweeps.tracking.tracker import Tracker
@@ -114,8 +115,8 @@ class Starter:
             return None
         if canonical(params) == canonical(trial.params):
             return None
-        other = " ".join(f"{key}={value}" for key, value in params.items())
-        return Outcome(State.REFUSED, f"{folder.path} was made for {other}. Move or remove it", ended_at=self.clock())
+        problem = f"{folder.path} was made for {point_text(params)}. Move or remove it"
+        return Outcome(State.REFUSED, problem, ended_at=self.clock())
 
     def tracked_job(self, trial: TrialRecord) -> Job:
         """Return the job of a prepared trial, with the environment that names its run in MLflow."""
