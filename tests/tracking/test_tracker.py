@@ -205,7 +205,12 @@ def test_metrics_appear_while_the_trial_runs(store: str, tmp_path: Path) -> None
 def test_run_of_a_queued_trial_is_updated_once(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     updates: list[int] = []
     sync = TrialRun.sync
-    monkeypatch.setattr(TrialRun, "sync", lambda run: updates.append(run.trial.number) or sync(run))
+
+    def sync_and_count(run: TrialRun) -> None:
+        sync(run)  # which raises if the database is locked, as while the other run is created
+        updates.append(run.trial.number)
+
+    monkeypatch.setattr(TrialRun, "sync", sync_and_count)
     monkeypatch.setattr("sweeps.tracking.tracker._EVERY_S", 0.05)
     rows = [replace(new_row(tmp_path / "s", 0), state=State.QUEUED), new_row(tmp_path / "s", 1)]
     tracker = Tracker(store, "e", replace(summary_of(tmp_path / "s", *rows), open_numbers={0, 1}))
