@@ -164,6 +164,7 @@ def test_commands_add_exclude_and_stop_trials(tmp_path: Path) -> None:
     assert "4 of 4 trials have ended (4 pruned)" in status
     for line in ("excluded x>4 at 2", "added x=3 at 2", *(f"trial {number} was pruned by " for number in range(4))):
         assert line in status
+        assert line.replace(">", "&gt;") in (study / "report.html").read_text()
     assert "exclude 'x>4': no untried point is left." in sweeps(tmp_path, "exclude", "s", "x>4").err
     late = sweeps(tmp_path, "resume", "s", "--add", "x=[1", timeout_s=60)
     assert late.code == 2

@@ -10,7 +10,7 @@ from sweeps.record.advice import Advice, Use, examine
 from sweeps.record.answer import Answer, Pair, answer_of, pairs
 from sweeps.record.configurations import Ranking
 from sweeps.record.study import StudySnapshot, TrialRecord, parameters
-from sweeps.results import notes, scaling_study
+from sweeps.results import notes, scaling_study, steering
 from sweeps.results.scaling import Scaling
 from sweeps.trial.confusion import Confusion, read_confusion
 from sweeps.trial.folder import Note
@@ -28,7 +28,7 @@ class Findings:
     study: StudySnapshot
     target: float | None = None  # value of the first objective to reach, for the scaling page
     forecast_counts: Sequence[int] = ()  # counts of GPUs, nodes or ranks to forecast
-    reads_all: bool = True  # whether notes and scaling may read the files of all trials
+    reads_all: bool = True  # whether notes, steering and scaling may read the files of all trials
     origin: "Findings | None" = None  # findings of the same trials, whose notes and scaling were read
 
     @cached_property
@@ -84,6 +84,11 @@ class Findings:
         if self.origin:
             return self.origin.notes
         return notes.collect_notes(self.study.rows) if self.reads_all else {}
+
+    @cached_property
+    def steering(self) -> Sequence[str]:
+        """Return what persons changed in the study, and when."""
+        return self.origin.steering if self.origin else steering.describe_steering(self.study, self.reads_all)
 
     @cached_property
     def scaling(self) -> Scaling | None:

@@ -11,7 +11,7 @@ from sweeps.files import CorruptFile, read_json
 from sweeps.record.definition import sweeps_line
 from sweeps.record.study import StudySnapshot, TrialRecord, by_failure_signature
 from sweeps.record.trial_config import shared_settings
-from sweeps.results import configurations, notes
+from sweeps.results import configurations, notes, steering
 from sweeps.results.figure_data import kind_of
 from sweeps.results.findings import Findings, count_states
 from sweeps.results.page import Section
@@ -84,7 +84,8 @@ def _render_counts(study: StudySnapshot) -> str:
 def _build_best(findings: Findings) -> Section:
     study, answer = findings.study, findings.answer
     line = configurations.describe_best_configuration(findings)
-    body = _render_best(findings) + parts_as_html([*([line] if line else []), *notes.paragraphs(findings.notes)])
+    below = [*notes.paragraphs(findings.notes), *steering.paragraphs(findings.steering)]
+    body = _render_best(findings) + parts_as_html([*([line] if line else []), *below])
     nothing = "No trial has a result." if study.over() else "No trial has ended yet."
     title = "Best trials" if answer.front else "Best configuration" if answer.best_configuration else "Best trial"
     return Section(title, html=body or Paragraph(nothing).html, wide=False)

@@ -66,8 +66,8 @@ def write(study: StudySnapshot | Findings, files: TrialFiles | None = None) -> P
 def write_live(study: StudySnapshot, files: TrialFiles, again_s: float, patience_s: float = math.inf) -> None:
     """Write the page of a running study. The page reloads itself and expects the next writing after `again_s`.
 
-    New lines of the `files` are read for at most `patience_s`. With more than 200 trials, notes and scaling are left
-    out until the study ends, because they need the files of all trials.
+    New lines of the `files` are read for at most `patience_s`. With more than 200 trials, notes, scaling and who
+    pruned trials are left out until the study ends, because they need the files of all trials.
     """
     findings = Findings(study, reads_all=len(study.rows) <= _ROWS_READ_LIVE)
     files.look(findings, patience_s)

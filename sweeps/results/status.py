@@ -3,7 +3,6 @@
 import time
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
 
 from sweeps.files import last_lines
 from sweeps.record import driver_status
@@ -11,12 +10,11 @@ from sweeps.record.advice import warn_idle_gpus
 from sweeps.record.driver_status import DriverStatus
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.record.trial_config import read_launcher
+from sweeps.results import steering
 from sweeps.results.findings import count_states
 from sweeps.results.terminal import View, format_counts, format_metrics
-from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 from sweeps.trial.metrics import METRICS, MetricsLine
-from sweeps.wording import point_text
 
 _SHOWN = 30  # running trials
 _QUEUED = {State.QUEUED, State.REFUSED, State.CANCELLED}
@@ -49,20 +47,9 @@ def show_status(study: StudySnapshot, driver: str, next_driver: str, jobs: str, 
         view.say(warn_idle_gpus(trial, read_launcher(trial.folder).get("idle_gpu_min")))
     if len(running) > _SHOWN:
         view.say(f"and {len(running) - _SHOWN} more running")
-    for line in _describe_requests(study)[-_SHOWN:]:
-        view.say(line)
+    for line in steering.paragraphs(steering.describe_steering(study)):
+        view.say(line.plain)
     view.closing(study, dashboard)
-
-
-def _describe_requests(study: StudySnapshot) -> list[str]:
-    """Return who added and excluded points and pruned trials, and when, oldest first."""
-    lines = [(added.at, f"{added.by} added {point_text(added.params)}") for added in study.added if added.by]
-    lines += [(excluded.at, f"{excluded.by} excluded {excluded.text}") for excluded in study.excluded]
-    for trial in study.rows:
-        newest = TrialFolder(trial.folder).newest() if trial.state is State.PRUNED else None
-        if newest and (request := newest.stopped_by()):
-            lines.append((request[1], f"trial {trial.number} was pruned by {request[0]}"))
-    return [f"{line} at {datetime.fromtimestamp(at):%Y-%m-%d %H:%M}" for at, line in sorted(lines)]
 
 
 def _explain_wait(status: DriverStatus | None, driver: bool, jobs: bool) -> str:
