@@ -40,6 +40,7 @@ class Exclusion:
         """Parse the condition on these keys, without their plus. Raises UserError if the text is no condition."""
         self.text, self._keys = text, keys
         self.equalities: list[tuple[str, Any]] = []  # keys with the values that they are compared with
+        self.ordered: list[str] = []  # keys whose order with a number or with another key is compared
         self.first_unknown = ""  # first name that is compared like a key, and is none
         try:
             parsed = ast.parse(_SINGLE_EQUAL.sub(lambda match: match[1] or "==", text.strip()), mode="eval")
@@ -72,8 +73,10 @@ class Exclusion:
             raise ValueError(sign)
         others = right.elts if isinstance(right, ast.List | ast.Tuple) else [right]
         key, is_key = self._key(left), [self._key(other) is not None for other in others]
-        if key is None and (not all(is_key) or not _is_number(_literal(left))):
+        if key is None and (not all(is_key) or not is_number(_literal(left))):
             self.first_unknown = self.first_unknown or _name(left)
+        if isinstance(sign, tuple(_ORDER)):
+            self.ordered += [name for name in map(self._key, [left, *others]) if name is not None]
         for other in others if not all(is_key) else ():
             literal = _literal(other)
             if not isinstance(sign, _EQUAL) and isinstance(literal, str):
@@ -110,7 +113,7 @@ def _name(node: ast.expr) -> str:
 
 def _literal(node: ast.expr) -> Any:
     """Return a number, a text, true, false or null. Raises ValueError for anything else."""
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and _is_number(value := _literal(node.operand)):
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and is_number(value := _literal(node.operand)):
         return -value
     if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, int | float | str)):
         return node.value
@@ -148,10 +151,11 @@ def _compare(
 
 
 def _is_ordered(order: Callable[[Any, Any], bool], value: Any, other: Any) -> bool:
-    return _is_number(value) and _is_number(other) and order(value, other)
+    return is_number(value) and is_number(other) and order(value, other)
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Return whether a value is a number, and neither true nor false."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

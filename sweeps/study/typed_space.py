@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.errors import UserError
 from sweeps.hydra_functions import Zip
 from sweeps.record.definition import sweeps_line
-from sweeps.record.exclusion import SETTING
+from sweeps.record.exclusion import SETTING, is_number
 from sweeps.record.grammar import parse, parse_condition
 from sweeps.record.narrowed import has_untried
 from sweeps.record.space import Choice, Condition, Interval, Parameter, SearchSpace, is_grid, text_of
@@ -112,6 +112,10 @@ def _refuse_exclusions(space: SearchSpace) -> None:
             near = closest(name, swept)
             advice = f"Did you mean {near}?" if near else f"Choose among: {', '.join(swept)}"
             raise UserError(f"{prefix} {name}, which is not swept.\n{advice}")
+        for key in exclusion.ordered:
+            if not any(map(_has_number, swept[key])):
+                typed = ", ".join(parameter.typed for parameter in swept[key])
+                raise UserError(f"{prefix} an order of {key}, which has no numbers.\nCompare it by =, with: {typed}")
         for key, value in exclusion.equalities:
             if not any(parameter.find(value) for parameter in swept[key]):
                 choices = [parameter for parameter in swept[key] if isinstance(parameter, Choice)]
@@ -123,6 +127,11 @@ def _refuse_exclusions(space: SearchSpace) -> None:
     if space.excluded and next(space.all_points(), None) is None:
         conditions = ", ".join(exclusion.text for exclusion in space.excluded)
         raise UserError(f"{SETTING} leaves no point to try: {conditions}.\nRemove a condition, or type more values")
+
+
+def _has_number(parameter: Parameter) -> bool:
+    values = parameter.values if isinstance(parameter, Choice) else ()
+    return isinstance(parameter, Interval) or any(is_number(value) for value in values)
 
 
 def _unused_exclusions(space: SearchSpace) -> Iterator[str]:
@@ -158,6 +167,9 @@ def refuse_narrowing(condition: str, space: SearchSpace, study: StudySnapshot) -
         advice = f"To start no further trial, type: {sweeps_line('stop', study.folder)}"
         raise UserError(f"exclude '{condition}': no untried point is left.\n{advice}")
     _refuse_exclusions(narrowed)
+    if condition in _unused_exclusions(narrowed):
+        swept = " ".join(f"{parameter.key}={parameter.typed}" for parameter in space.parameters)
+        raise UserError(f"exclude '{condition}': it holds for no point.\nCompare with values that are swept: {swept}")
 
 
 def _value_of(key: str, config: DictConfig) -> str | None:

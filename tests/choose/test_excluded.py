@@ -150,6 +150,7 @@ def test_request_of_an_earlier_version_is_read(tmp_path: Path) -> None:
         ("x >", "'x >' cannot be read.\nCompare swept keys"),
         ("__import__('os')", "cannot be read"),
         ("x=9", "has x=9, which no trial has.\nChoose among: 1,2,3"),
+        ("x>3", "exclude 'x>3': it holds for no point.\nCompare with values that are swept: x=1,2,3"),
         ("x>1", "exclude 'x>1': no untried point is left.\nTo start no further trial, type: .* stop .*s"),
     ],
 )
