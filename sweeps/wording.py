@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from itertools import takewhile
 
 from sweeps.secrets import without_password
 
@@ -34,6 +35,15 @@ def duration(seconds: float) -> str:
 def counted(count: int, noun: str) -> str:
     """Return the number with its noun: `1 trial`, `2 trials`."""
     return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def short_difference(words: str, others: str, limit: int = LONGEST) -> tuple[str, str]:
+    """Return two different texts shortened: their parts from shortly before the difference if they look the same."""
+    if short(words, limit) != short(others, limit):
+        return short(words, limit), short(others, limit)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(words, others, strict=False)))
+    start = max(0, same - limit // 4)
+    return f"…{short(words[start:], limit)}", f"…{short(others[start:], limit)}"
 
 
 def short(words: str, limit: int = 24) -> str:

@@ -21,7 +21,7 @@ from sweeps.record.space import Choice, Parameter, SearchSpace, canonical, is_gr
 from sweeps.secrets import mask_value
 from sweeps.settings import SweeperConf
 from sweeps.trial.job import Point
-from sweeps.wording import LONGEST, short
+from sweeps.wording import short_difference
 
 _FILE = "study.json"
 VERSION = 2
@@ -80,7 +80,7 @@ class Definition:
         if self.version == 1 and _TPE in old.get(_SAMPLER, "") and _DEFAULT in new.get(_SAMPLER, ""):
             old[_SAMPLER] = old[_SAMPLER].replace(_TPE, _DEFAULT)  # because version 1 had this name for our sampler
         return [
-            f"{key}={short(new.get(key, '(nothing)'), LONGEST)} was {short(old.get(key, '(nothing)'), LONGEST)}"
+            f"{key}={' was '.join(short_difference(new.get(key, '(nothing)'), old.get(key, '(nothing)')))}"
             for key in old | new
             if not _is_same(key, old.get(key), new.get(key)) and not (extending and self._is_extended_by(other, key))
         ]

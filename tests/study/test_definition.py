@@ -43,6 +43,14 @@ def test_content_is_read_as_written(tmp_path: Path) -> None:
     assert write_or_check(tmp_path, made, extend=False) == ""
 
 
+def test_differences_of_long_values_are_shown() -> None:
+    old, new = (make(config={"text": f"{'a' * 99}{middle}{'a' * 99}"}) for middle in "bc")
+    (difference,) = old.differences(new, extending=False)
+    shown, was = difference.split(" was ")
+    assert ("c" in shown, "b" in was) == (True, True)
+    assert len(difference) < 250
+
+
 @pytest.mark.parametrize(
     ("lines", "changes", "shown"),
     [
