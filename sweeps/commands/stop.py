@@ -46,7 +46,10 @@ def stop(
         while holder(folder / "driver.lock"):
             time.sleep(0.1)
         _stop_drivers(folder, own)  # because a driver may have submitted the next one meanwhile
-        console.print(f"stopped. Resume: {definition.sweeps_line('resume', folder)}", soft_wrap=True)
+        study = read(name, root)[0]
+        has_ended = study.total is not None and study.over() >= study.total
+        line = "every trial has ended" if has_ended else f"stopped. Resume: {definition.sweeps_line('resume', folder)}"
+        console.print(line, soft_wrap=True)
     else:
         _stop_drivers(folder, own)
         _stop_jobs(read(name, root)[0])
