@@ -8,11 +8,12 @@ in searchers.py. `default` is compared with each on the tables and seeds of both
 and the fourth pruners.py.
 
     pip install -c constraints.txt -e '.[benchmarks]' torch
-    python benchmarks/search_learns.py [--corners 20] [--tables 5] [--gp 2] [--hebo 1] [--hebo-alone 0] [--earlier 2] \
-           [--pruners 6]
+    python benchmarks/search_learns.py [--corners 10] [--tables 4] [--gp 2 8] [--hebo 2 5] [--hebo-alone 2 1] \
+           [--earlier 2] [--pruners 6]
 
-The numbers are the seeds of the parts and of the slow peers. HEBO needs some 5 s of a core for each choice: half an
-hour of 2 cores for a seed one at a time (--hebo-alone), and 5 minutes eight at a time.
+The numbers are the seeds of each part, and of the slow peers also their tables, evenly spread over the fifteen. These
+defaults take 12 minutes of 2 cores. A search of HEBO takes some 3 minutes of a core one at a time (--hebo-alone), and
+30 s eight at a time; one of Optuna's Gaussian process takes 4 s and 6 s.
 """
 
 import argparse
@@ -20,11 +21,12 @@ import hashlib
 import os
 import statistics
 import subprocess
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.metadata import version
-from multiprocessing import Pool
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +42,8 @@ from threadpoolctl import threadpool_limits
 
 AT = (20, 40, 60)
 Mapped = Callable[..., list[Any]]
-ByTable = list[list[list[float]]]
-"""The regrets after 20, 40 and 60 trials, by table and by seed."""
+ByTable = dict[int, list[list[float]]]
+"""The regrets after 20, 40 and 60 trials, by the number of the table and by seed."""
 
 
 def fails(job: tuple[str, bool, bool, int]) -> tuple[int, float]:
@@ -78,34 +80,43 @@ def print_tables(mapped: Mapped, seeds: argparse.Namespace) -> None:
     print(f"{len(TABLES)} tables: mean regret after {', '.join(map(str, AT))} trials")
     for at_a_time in (1, 8):
         print(f"  {at_a_time} at a time")
-        by_table: dict[str, ByTable] = {}
+        by_searcher: dict[str, ByTable] = {}
         slow = {"Optuna's GP": seeds.gp, "HEBO": seeds.hebo if at_a_time > 1 else seeds.hebo_alone}
         for searcher in SEARCHERS:
-            count = slow.get(searcher, seeds.tables)
-            if count == 0:
+            count, tables = slow.get(searcher, (seeds.tables, len(TABLES)))
+            if 0 in (count, tables):
                 print(f"    {searcher:14} left out")
                 continue
-            jobs = [(searcher, number, at_a_time, seed) for number in range(len(TABLES)) for seed in range(count)]
+            numbers = spread(tables)
+            jobs = [(searcher, number, at_a_time, seed) for number in numbers for seed in range(count)]
             rows = mapped(regrets_at, jobs)
-            by_table[searcher] = [rows[i : i + count] for i in range(0, len(rows), count)]
-            means = [statistics.fmean(column) for column in zip(*rows, strict=True)]
-            print(f"    {searcher:14} {'  '.join(f'{mean:.4f}' for mean in means)}  (seeds: {count})", flush=True)
+            by_searcher[searcher] = {number: rows[i * count : (i + 1) * count] for i, number in enumerate(numbers)}
+            print(f"    {searcher:14} {means(rows)}  (seeds: {count}, tables: {tables})", flush=True)
         print("    default less each, with the 95% interval for other seeds (below 0: default is ahead)")
-        mine = by_table.pop("default")
-        for searcher, theirs in by_table.items():
+        mine = by_searcher.pop("default")
+        for searcher, theirs in by_searcher.items():
             for line in compared(searcher, mine, theirs):
                 print(f"    {line}", flush=True)
 
 
+def spread(count: int) -> list[int]:
+    """Return the numbers of so many tables, evenly spread, because tables of a kind are neighbours."""
+    return [(2 * i + 1) * len(TABLES) // (2 * count) for i in range(count)]
+
+
+def means(rows: list[list[float]]) -> str:
+    return "  ".join(f"{statistics.fmean(column):.4f}" for column in zip(*rows, strict=True))
+
+
 def compared(searcher: str, mine: ByTable, theirs: ByTable) -> Iterator[str]:
-    """Yield a line for each number of trials."""
+    """Yield a line for each number of trials, on the tables and seeds of both."""
     for index, count in enumerate(AT):
-        at = [[[row[index] for row in rows] for rows in side] for side in (mine, theirs)]
+        at = [[[row[index] for row in side[number]] for number in theirs] for side in (mine, theirs)]
         mean, low, high, behind = difference(*at)
-        names = ", ".join(TABLES[number][1] for number in behind) or "none"
+        names = ", ".join(TABLES[[*theirs][i]][1] for i in behind) or "none"
         title = searcher if index == 0 else ""
         interval = f"{mean:+.4f} ({low:+.4f} to {high:+.4f})" if low < high else f"{mean:+.4f} (one seed: no interval)"
-        yield f"{title:14} at {count}  {interval}, behind on {len(behind)}: {names}"
+        yield f"{title:14} at {count}  {interval}, behind on {len(behind)} of {len(theirs)}: {names}"
 
 
 def versions() -> str:
@@ -128,24 +139,36 @@ def be_quiet() -> None:
 
 def main(typed: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="What a search learns from.")
-    parts = {"corners": 20, "tables": 5, "gp": 2, "hebo": 1, "hebo-alone": 0, "earlier": 2, "pruners": 6}
-    for part, count in parts.items():
+    for part, count in {"corners": 10, "tables": 4, "earlier": 2, "pruners": 6}.items():
         parser.add_argument(f"--{part}", type=int, default=count, help=f"seeds (default: {count}; 0: leave out)")
+    for peer, default in {"gp": (2, 8), "hebo": (2, 5), "hebo-alone": (2, 1)}.items():
+        shown = "{} {}".format(*default)
+        parser.add_argument(
+            f"--{peer}",
+            type=int,
+            nargs=2,
+            default=default,
+            metavar=("SEEDS", "TABLES"),
+            help=f"default: {shown}; 0 0: leave out",
+        )
     seeds = parser.parse_args(typed)
-    os.environ["OMP_NUM_THREADS"] = "1"  # because PyTorch reads it when a worker imports it
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # read by a worker's NumPy and PyTorch
+    began = time.monotonic()
     print(f"{machine()}\n{versions()}")
     for line in ABSENT:
         print(f"absent: {line}")
-    with Pool(initializer=be_quiet) as pool:
+    with get_context("spawn").Pool(len(os.sched_getaffinity(0)), be_quiet) as pool:
         mapped = partial(pool.map, chunksize=1)
-        if seeds.corners:
-            print_corners(mapped, seeds.corners)
-        if seeds.tables:
-            print_tables(mapped, seeds)
-        if seeds.earlier:
-            earlier_studies.report(mapped, seeds.earlier)
-        if seeds.pruners:
-            pruners.print_table(seeds.pruners, mapped)
+        parts: list[tuple[int, Callable[[], None]]] = [
+            (seeds.corners, lambda: print_corners(mapped, seeds.corners)),
+            (seeds.tables, lambda: print_tables(mapped, seeds)),
+            (seeds.earlier, lambda: earlier_studies.report(mapped, seeds.earlier)),
+            (seeds.pruners, lambda: pruners.print_table(seeds.pruners, mapped)),
+        ]
+        for count, print_part in parts:
+            if count:
+                print_part()
+                print(f"elapsed: {(time.monotonic() - began) / 60:.1f} min", flush=True)
 
 
 if __name__ == "__main__":
