@@ -14,7 +14,9 @@ from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.record.writer import Record
 from sweeps.settings import SweeperConf
 from sweeps.study.choosing import Choosing
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
+from sweeps.trial.metrics import MetricsLine
 
 DEFAULT = "sweeps.choose.sampler.build.DefaultSampler"
 """The sampler that hydra/sweeper=optuna means."""
@@ -49,11 +51,14 @@ class Asked:
                 trial = replace(trial, seed=chosen.seed, memory=chosen.memory)
                 self._record.ask(trial, chosen.shared)
                 self._record.mark_under_way(number)
+                folder.mkdir()
                 return trial
         return None
 
     def report(self, trial: TrialRecord, step: int, value: float) -> bool:
         """Report the objective after a step, and return whether the pruner ends the trial."""
+        line = MetricsLine(step, 0.0, {self._record.study.objective[0]: value})
+        TrialFolder(trial.folder).append_metrics(line)
         return self._pruner is not None and self._pruner.report(trial.number, step, value)
 
     def prune(self, trial: TrialRecord) -> None:

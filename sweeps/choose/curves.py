@@ -1,28 +1,94 @@
-"""Learning curves: where pruned trials would have ended."""
+"""Learning curves: what trials have reported, and where pruned and running trials would end."""
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache
-from statistics import median
+
+import numpy as np
+
+from sweeps.choose.surrogate import Array, quantiles
+from sweeps.record.study import TrialRecord
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.metrics import MetricsReader
 
 Curve = Mapping[int, float]
 """The losses that a trial reported, by step."""
 
+NEWEST = 200  # ended trials whose curves count, because the cost grows with their number
+_MIN_TRIALS = 5  # completed trials that show how much a report is worth
 
-def estimate_ends(curves: Sequence[Curve], losses: Sequence[float]) -> list[float]:
-    """Return the losses, with an estimate in place of each infinite loss, which a pruned trial has.
 
-    The estimate is the last report plus the median change of the completed trials from that step to their ends. Without
-    such trials, the loss stays infinite.
+@dataclass
+class Reports:
+    """A reader of the losses that trials report, which reads each line of their folders once."""
+
+    metric: str
+    maximizes: bool
+    _curves: dict[int, dict[int, float]] = field(default_factory=dict)
+    _readers: dict[int, MetricsReader] = field(default_factory=dict)  # of trials that may report more
+
+    def curve(self, trial: TrialRecord) -> Curve:
+        """Return what a trial has reported. A file that cannot be read adds nothing: the loop tells the user."""
+        number, is_over = trial.number, trial.state.is_over
+        if is_over and number in self._curves and number not in self._readers:
+            return self._curves[number]
+        curve = self._curves.setdefault(number, {})
+        reader = self._readers.setdefault(number, MetricsReader(TrialFolder(trial.folder)))
+        with suppress(OSError):
+            lines = reader.unread()
+            if not reader.mark_read(lines):
+                curve.clear()
+            values = {line.step: line.metrics.get(self.metric, math.nan) for line in lines.values}
+            curve |= {step: -v if self.maximizes else v for step, v in values.items() if math.isfinite(v)}
+            if is_over:
+                del self._readers[number]
+        return curve
+
+
+class Ends:
+    """Estimates of final losses from last reports, by the curves of completed trials.
+
+    If a report lies between the reports of completed trials at its step, the estimate lies between their ends, in the
+    same order. Beyond all of them, the estimate lies as far beyond their ends.
     """
-    trials = [*zip(curves, losses, strict=True)]
 
-    @cache
-    def median_change(step: int) -> float:
-        changes = [loss - curve[step] for curve, loss in trials if loss < math.inf and step in curve]
-        return median(changes) if changes else math.inf
+    def __init__(self, curves: Sequence[Curve], losses: Sequence[float]) -> None:
+        """Learn from the curves and final losses of ended trials; the loss of a pruned trial is infinite."""
+        completed = [(curve, loss) for curve, loss in zip(curves, losses, strict=True) if curve and loss < math.inf]
 
-    return [
-        curve[last := max(curve)] + median_change(last) if loss == math.inf and curve else loss
-        for curve, loss in trials
-    ]
+        @cache
+        def at(step: int) -> tuple[Array, Array, float]:
+            """Return the sorted reports of completed trials at a step, their sorted ends, and the noise."""
+            pairs = [(curve[step], loss) for curve, loss in completed[-NEWEST:] if step in curve]
+            reports, ends = np.array(pairs).reshape(-1, 2).T
+            return np.sort(reports), np.sort(ends), _noise(reports, ends)
+
+        self._at = at
+
+    def estimate(self, curve: Curve) -> tuple[float, float]:
+        """Return the estimated loss and its noise; infinite if no completed trial reported at that step.
+
+        The noise is the variance of the error, in units of the variance of all losses' quantiles.
+        """
+        reports, ends, noise = self._at(max(curve, default=-1))
+        if not curve or not len(reports):
+            return math.inf, math.inf
+        report = curve[max(curve)]
+        nearest = min(max(report, reports[0]), reports[-1])
+        return float(np.interp(nearest, reports, ends) + report - nearest), noise
+
+    def fill(self, curves: Sequence[Curve], losses: Sequence[float]) -> list[float]:
+        """Return the losses, with an estimate in place of each infinite loss, which a pruned trial has."""
+        return [
+            self.estimate(curve)[0] if loss == math.inf else loss for curve, loss in zip(curves, losses, strict=True)
+        ]
+
+
+def _noise(reports: Array, ends: Array) -> float:
+    """Return the noise that explains the correlation of the quantiles, lowered because few trials show it."""
+    if len(ends) < _MIN_TRIALS or len(set(reports)) < 2 or len(set(ends)) < 2:
+        return math.inf
+    correlation = float(np.corrcoef(quantiles(reports), quantiles(ends))[0, 1]) * (1 - 1 / len(ends))
+    return 1 / correlation**2 - 1 if correlation > 0 else math.inf

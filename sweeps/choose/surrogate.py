@@ -44,23 +44,33 @@ class Surrogate:
         return [float(scale) for scale in self._scales]
 
     def fit(
-        self, encoded: Encoded, losses: Sequence[float], failed: Encoded, running: Encoded, ran: Encoded = ()
+        self,
+        encoded: Encoded,
+        losses: Sequence[float],
+        failed: Encoded,
+        running: Encoded,
+        ran: Encoded = (),
+        estimates: Sequence[tuple[float, float]] = (),
     ) -> None:
         """Fit the model to the `losses` at the points `encoded`, oldest first, and to the points that `failed`.
 
         The points that `ran` in other studies only show where no trial fails.
 
         The points that are `running` count as if they had their predicted means, so that concurrent trials differ
-        (Ginsbourger et al., 2010, the kriging believer). With few or equal losses, the scales are the prior's.
+        (Ginsbourger et al., 2010, the kriging believer). `estimates` has the estimated loss of each running point, and
+        its noise: the variance of its quantile, infinite if nothing is estimated.
+
+        With few or equal losses, the scales are the prior's.
         """
         chosen = _best_and_newest(losses)
         self.points = x = np.array([encoded[i] for i in chosen]).reshape(-1, len(self._indices))
-        self.quantiles = y = _quantiles(np.array([losses[i] for i in chosen]))
+        self.quantiles = y = quantiles(np.array([losses[i] for i in chosen]))
         if len(y) >= MIN_RESULTS and len(set(y)) > 1:
             self._scales = _minimized(_Likelihood(x, y, self._indices, self._prior), self._scales)
         self._worst, self._deviations = float(y.max(initial=0)), _CONCURRENT if running else _ALONE
         self._results = self._posterior(x, y)
-        self._losses = self._results.given_means_at(np.array(running).reshape(-1, x.shape[1]))
+        unended = np.array(running).reshape(-1, x.shape[1])
+        self._losses = self._with_estimates(unended, estimates, sorted(losses[i] for i in chosen)).given(unended)
         good, bad = (np.array(points[-_MAX_RESULTS:]).reshape(-1, x.shape[1]) for points in (ran, failed))
         labels = np.repeat([1.0, -1.0], [len(x) + len(good), len(bad)])
         self._runs = self._posterior(np.vstack([x, good, bad]), labels)
@@ -93,16 +103,26 @@ class Surrogate:
         probability: Array = _normal_cdf(mean / np.sqrt(_SOFTNESS**2 + deviation**2))
         return probability
 
+    def _with_estimates(
+        self, points: Array, estimates: Sequence[tuple[float, float]], losses: list[float]
+    ) -> "_Posterior":
+        """Return the posterior of the results, given also the estimates at `points`; `losses` are sorted results."""
+        finite = [i for i, (_, noise) in enumerate(estimates) if noise < math.inf]
+        if not finite:
+            return self._results
+        ends, noise = np.array(estimates)[finite].T
+        return self._results.given(points[finite], np.interp(ends, losses, np.sort(self.quantiles)), noise)
+
     def _posterior(self, x: Array, y: Array) -> "_Posterior":
         return _Posterior(np.exp(self._scales[:-1])[self._indices], math.exp(self._scales[-1]), x, y)
 
 
 class _Posterior:
-    """A Gaussian process given the values `y` at `x`; `noise` is in units of the process's variance."""
+    """A Gaussian process given the values `y` at `x`, each with `noise` and `more` noise, in units of its variance."""
 
-    def __init__(self, lengths: Array, noise: float, x: Array, y: Array) -> None:
-        self._lengths, self._noise, self._x, self._y = lengths, noise, x, y
-        root = np.linalg.cholesky(self._covariance(x, x) + (noise + _JITTER) * np.eye(len(x)))
+    def __init__(self, lengths: Array, noise: float, x: Array, y: Array, more: Array | float = 0.0) -> None:
+        self._lengths, self._noise, self._x, self._y, self._more = lengths, noise, x, y, np.broadcast_to(more, len(x))
+        root = np.linalg.cholesky(self._covariance(x, x) + np.diag(noise + _JITTER + self._more))
         self._whitening = np.linalg.inv(root)
         self._whitened = self._whitening @ y
         square = float(self._whitened @ self._whitened)
@@ -118,10 +138,14 @@ class _Posterior:
         means: Array = self._y - self._whitening.T @ self._whitened / (self._whitening**2).sum(0)
         return means
 
-    def given_means_at(self, points: Array) -> "_Posterior":
-        """Return the posterior after each point had its mean: the same means, and smaller deviations nearby."""
-        values = np.append(self._y, self.predict(points)[0])
-        posterior = _Posterior(self._lengths, self._noise, np.vstack([self._x, points]), values)
+    def given(self, points: Array, values: Array | None = None, more: Array | float = 0.0) -> "_Posterior":
+        """Return the posterior after each point had its value, with `more` noise.
+
+        Without `values`, each point had its mean: the means are the same, and the deviations nearby are smaller.
+        """
+        y = np.append(self._y, self.predict(points)[0] if values is None else values)
+        more = np.append(self._more, np.broadcast_to(more, len(points)))
+        posterior = _Posterior(self._lengths, self._noise, np.vstack([self._x, points]), y, more)
         posterior._variance = self._variance  # because expected values are no evidence about the variance
         return posterior
 
@@ -201,7 +225,7 @@ def _best_and_newest(losses: Sequence[float]) -> list[int]:
     return [*best, *newest]
 
 
-def _quantiles(losses: Array) -> Array:
+def quantiles(losses: Array) -> Array:
     """Return the normal quantiles of the losses' ranks; ties have their middle rank."""
     ranks = (losses[:, None] > losses).sum(1) + (losses[:, None] == losses).sum(1) / 2
     normal = NormalDist()

@@ -563,6 +563,30 @@ def test_pruned_trials_count_by_their_reports_and_else_as_bad(make: MakeSearch, 
     assert statistics.median(values[20:]) == pytest.approx(0.7 if reports else 0.4, abs=0.1)
 
 
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+def test_reports_of_running_trials_lead_the_search_also_after_a_kill(make: MakeSearch, direction: str) -> None:
+    line, settings = "x=interval(0.0,1.0)", {"n_trials": 60, "direction": direction}
+    sign = 1 if direction == "minimize" else -1
+    search = make(line, **settings)
+
+    def report(row: TrialRecord, loss: float) -> None:
+        TrialFolder(row.folder).append_metrics(MetricsLine(1, 1.0, {"objective": sign * loss}))
+
+    while len(search.trials) < 12 and (row := search.ask()):
+        loss = (float(row.params["x"] or 0) - 0.3) ** 2
+        report(row, loss + 1.0)
+        search.end(row, sign * loss)
+    running = [row for _ in range(6) if (row := search.ask())]
+    before = make(line, **settings).choosers[-1].next(search.study).begin[0].params
+    for row in running:
+        report(row, 1.0 - (float(row.params["x"] or 0) - 0.3) ** 2)  # far better than expected, and best far from 0.3
+    best = max(running, key=lambda row: abs(float(row.params["x"] or 0) - 0.3)).params["x"]
+    after, again = (make(line, **settings).choosers[-1].next(search.study).begin[0] for _ in range(2))
+    alive = search.choosers[-1].next(search.study).begin[0]
+    assert after == again == alive
+    assert abs(float(after.params["x"] or 0) - best) < abs(float(before["x"] or 0) - best)
+
+
 def test_the_nearest_point_where_a_choice_brings_its_own() -> None:
     proposals = Proposals(space("o=a,b", conditional={"o=b": ["y=interval(0.0,1.0)", "z=1,2,3"]}))
     points: list[Point] = [{"o": "a"}]

@@ -8,7 +8,7 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern
 
-from sweeps.choose.surrogate import Surrogate, _best_and_newest, _Likelihood, _Posterior, _quantiles
+from sweeps.choose.surrogate import Surrogate, _best_and_newest, _Likelihood, _Posterior, quantiles
 
 AXIS = [[i / 20] for i in range(21)]
 Points = list[list[float]]
@@ -48,15 +48,25 @@ def test_gain_is_lower_beside_a_running_point_and_equal_elsewhere() -> None:
     assert beside[2] == pytest.approx(alone[2], abs=0.1)
 
 
+def test_the_estimate_of_a_running_point_moves_its_mean_the_more_the_less_its_noise() -> None:
+    tried, losses = [[0.0], [0.2], [0.4], [0.6]], [4.0, 3.0, 2.0, 1.0]
+    surrogate, means = Surrogate([0]), []
+    for noise in (math.inf, 9.0, 0.01):
+        surrogate.fit(tried, losses, [], [[0.5], [1.0]], (), [(1.0, math.inf), (4.0, noise)])
+        means.append(float(surrogate.mean([[1.0]])[0]))
+    assert means[0] == pytest.approx(float(learned(tried, losses, running=[[0.5], [1.0]]).mean([[1.0]])[0]))
+    assert means[0] < means[1] < means[0] + 0.5 < 0.8 < means[2] < 1.15  # the quantile of the worst of four results
+
+
 def test_running_points_change_no_mean_and_reduce_deviations() -> None:
     rng = np.random.RandomState(0)
     posterior, places = _Posterior(np.array([0.2, 0.5]), 0.1, rng.rand(20, 2), rng.randn(20)), rng.rand(5, 2)
     (mean, deviation), (new_mean, new_deviation) = (
-        each.predict(places) for each in (posterior, posterior.given_means_at(places[:2]))
+        each.predict(places) for each in (posterior, posterior.given(places[:2]))
     )
     assert new_mean == pytest.approx(mean, abs=1e-6)
     assert (new_deviation[:2] < 0.5 * deviation[:2]).all() and (new_deviation <= deviation + 1e-9).all()
-    assert posterior.given_means_at(places[:0]).predict(places)[1] == pytest.approx(deviation)
+    assert posterior.given(places[:0]).predict(places)[1] == pytest.approx(deviation)
 
 
 def test_gain_is_lower_near_failures() -> None:
@@ -72,7 +82,7 @@ def test_only_the_order_of_losses_counts() -> None:
     tried = [[0.0], [0.2], [0.45], [0.7], [1.0]]
     gain = learned(tried, [0.5, 0.1, 0.2, 3.0, 4.0]).gain(AXIS)
     assert learned(tried, [0.5, 0.1, 0.2, 1e300, math.inf]).gain(AXIS) == pytest.approx(gain)
-    assert _quantiles(np.array([1.0, math.inf, math.inf])) == pytest.approx([-0.967, 0.431, 0.431], abs=0.001)
+    assert quantiles(np.array([1.0, math.inf, math.inf])) == pytest.approx([-0.967, 0.431, 0.431], abs=0.001)
 
 
 def test_gradient_of_the_likelihood_equals_finite_differences() -> None:

@@ -13,7 +13,7 @@ from optuna.pruners import _filter_study
 from optuna.samplers import BaseSampler, CmaEsSampler, TPESampler
 
 from sweeps.choose import Next, Proposal
-from sweeps.choose.curves import Curve, estimate_ends
+from sweeps.choose.curves import NEWEST, Ends, Reports
 from sweeps.choose.earlier_models import EarlierModels
 from sweeps.choose.out_of_memory import OutOfMemory
 from sweeps.choose.proposals import Proposals
@@ -57,6 +57,7 @@ class Sampler:
         learns = issubclass(samplers.kind, (TPESampler, *CONSTRAINED, CmaEsSampler))
         self._avoids_failures = learns and not search.custom
         self._has_surrogate = samplers.models and not search.custom
+        self._sign = 1 if fed.study.directions[0] is optuna.study.StudyDirection.MINIMIZE else -1
         self._reset()
 
     def _reset(self) -> None:
@@ -69,7 +70,8 @@ class Sampler:
         self._scales: Sequence[float] = ()
         self._results: list[tuple[float, Point, list[float]]] = []
         """The loss of each ended point, infinite if it was pruned, the point and its coordinates; oldest first."""
-        self._curves: list[Curve] = []  # reports of each ended point
+        self._numbers: list[int] = []  # trials of the results
+        self._reports = Reports(self._fed.metric, self._sign < 0)
         for trial in self._search.earlier if self._avoids_failures else ():
             self._proposals.observe(trial.point, ran=not trial.has_failed)
         self._ran_before = [*self._proposals.ran]
@@ -113,7 +115,7 @@ class Sampler:
         for trial, end in update.ended:
             self._running.pop(trial.number, None)
             if self._avoids_failures:
-                self._observe(trial.configuration, end, self._fed.curve(trial.number))
+                self._observe(trial, end)
 
     def _add_proposed(self, trial: TrialRecord) -> None:
         self._scales = trial.memory.get("scales", self._scales)
@@ -125,22 +127,19 @@ class Sampler:
             self._proposals.add(trial.configuration)
             self._running[trial.number] = self._proposals.encode(trial.configuration)
 
-    def _observe(self, point: Point, end: Outcome, curve: Curve) -> None:
+    def _observe(self, trial: TrialRecord, end: Outcome) -> None:
+        point = trial.configuration
         if end.missing_objective or not (end.state in {State.COMPLETED, State.PRUNED} or is_blamed(end)):
             return
         self._proposals.observe(point, ran=not is_blamed(end))
         if (end.state is State.COMPLETED and end.objective) or end.state is State.PRUNED:
-            self._add_result(point, end.state, end.objective, curve)
-
-    def _add_result(self, point: Point, state: str, objective: Sequence[float], curve: Curve) -> None:
-        self._results.append((self._loss(state, objective), point, self._proposals.encode(point)))
-        self._curves.append(curve)
+            self._results.append((self._loss(end.state, end.objective), point, self._proposals.encode(point)))
+            self._numbers.append(trial.number)
 
     def _loss(self, state: str, objective: Sequence[float]) -> float:
         if state != State.COMPLETED or not objective:
             return math.inf
-        minimizes = self._fed.study.directions[0] is optuna.study.StudyDirection.MINIMIZE
-        return objective[0] if minimizes else -objective[0]
+        return self._sign * objective[0]
 
     @cached_property
     def _earlier(self) -> EarlierModels:
@@ -156,7 +155,7 @@ class Sampler:
     def _propose(self, study: StudySnapshot, number: int, sampler: BaseSampler, start: Point) -> Proposal:
         """Return an untried point that is not likely to fail, or else the nearest untried point."""
         trial_id = self._fed.begin(number, {})
-        point, scales = self._ask_surrogate(number) if not start else (Point(), [])
+        point, scales = self._ask_surrogate(study, number) if not start else (Point(), [])
         untried = None
         for draw in range(_MAX_DRAWS):
             if draw > 0 or not point:
@@ -190,24 +189,37 @@ class Sampler:
             shared={name: value for name, value in self._fed.shared.items() if study.shared.get(name) != value},
         )
 
-    def _ask_surrogate(self, number: int) -> tuple[Point, list[float]]:
+    def _ask_surrogate(self, study: StudySnapshot, number: int) -> tuple[Point, list[float]]:
         """Return the surrogate's best point, and the scales of its fit; empty if the sampler chooses this trial."""
         if not self._has_surrogate:
             return {}, []
-        losses, count = estimate_ends(self._curves, [loss for loss, _, _ in self._results]), self._count_before(number)
+        ends, losses = self._estimated(study)
+        count = self._count_before(number)
         too_few = len(losses) < MIN_RESULTS or len(set(losses)) < 2
         seed, is_start = self._samplers.seed(number), too_few or count < self._samplers.startup
         if is_start and not self._search.earlier:
             return {}, []
         surrogate = Surrogate(self._proposals.parameter_indices(), self._scales)
         running = [self._running[trial] for trial in sorted(self._running)]
+        estimates = [ends.estimate(self._reports.curve(study.rows[trial])) for trial in sorted(self._running)]
         encoded = [encoded for _, _, encoded in self._results]
-        surrogate.fit(encoded, losses, self._proposals.failed, running, self._ran_before)
+        surrogate.fit(encoded, losses, self._proposals.failed, running, self._ran_before, estimates)
         if not self._earlier.teach(surrogate, count, seed) and is_start:
             return {}, []
         best = [self._results[i][1] for i in np.argsort(losses, kind="stable")]
         draws = iter(np.random.RandomState(seed).random_sample, None)
         return self._proposals.most_promising(best, surrogate.gain, draws), [] if too_few else surrogate.scales
+
+    def _estimated(self, study: StudySnapshot) -> tuple[Ends, list[float]]:
+        """Return what the newest curves show about ends, and the losses of the results with estimates."""
+        losses = [loss for loss, _, _ in self._results]
+        oldest = len(losses) - NEWEST
+        curves = [
+            self._reports.curve(study.rows[trial]) if i >= oldest or loss == math.inf else {}
+            for i, (trial, loss) in enumerate(zip(self._numbers, losses, strict=True))
+        ]
+        ends = Ends(curves, losses)
+        return ends, ends.fill(curves, losses)
 
     def _ask_sampler(self, trial_id: int, sampler: BaseSampler, start: Point) -> Point:
         """Return the point that the sampler proposes, with the values of the start point."""

@@ -46,7 +46,7 @@ class FedStudy:
         """Create an empty study for a class of samplers. Without an encoding, trials have no params."""
         self._name, self._directions = study.name, study.directions
         self._sampler, self.encoding, self.pruner, self._earlier = sampler, encoding, pruner, earlier
-        self._metric, self.repeats = study.objective[0], study.repeats
+        self.metric, self.repeats = study.objective[0], study.repeats
         self._offset = len(earlier)
         self._begin({})
 
@@ -115,11 +115,6 @@ class FedStudy:
         """Return a trial's id in Optuna."""
         return self.storage.get_trial_id_from_study_id_trial_number(self._id, number + self._offset)
 
-    def curve(self, number: int) -> dict[int, float]:
-        """Return the losses that a trial reported, by step; empty without a pruner."""
-        sign = 1 if self._directions[0] == "minimize" else -1
-        return {step: sign * value for step, value in self.frozen(self.id_of(number)).intermediate_values.items()}
-
     def _add(self, trial: TrialRecord) -> None:
         point = trial.configuration
         if is_placeholder(trial) or (self.encoding and not self.encoding.space.contains(point)):
@@ -130,7 +125,7 @@ class FedStudy:
         distributions |= {name: json_to_distribution(text) for name, text in custom.items()}
         values = self.encoding.encode(point) if self.encoding else {}
         values |= {name: point[name] for name in custom}
-        reports = read_reports(trial, self._metric) if self.pruner and trial.state.is_over else {}
+        reports = read_reports(trial, self.metric) if self.pruner and trial.state.is_over else {}
         template = create_trial(
             state=TrialState.RUNNING,
             params=values,
