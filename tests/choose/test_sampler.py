@@ -581,9 +581,8 @@ def test_reports_of_running_trials_lead_the_search_also_after_a_kill(make: MakeS
     for row in running:
         report(row, 1.0 - (float(row.params["x"] or 0) - 0.3) ** 2)  # far better than expected, and best far from 0.3
     best = max(running, key=lambda row: abs(float(row.params["x"] or 0) - 0.3)).params["x"]
-    after, again = (make(line, **settings).choosers[-1].next(search.study).begin[0] for _ in range(2))
-    alive = search.choosers[-1].next(search.study).begin[0]
-    assert after == again == alive
+    after, twin = (each.choosers[-1].next(search.study).begin[0] for each in (search, make(line, **settings)))
+    assert after == twin
     assert abs(float(after.params["x"] or 0) - best) < abs(float(before["x"] or 0) - best)
 
 
