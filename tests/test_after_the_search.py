@@ -171,6 +171,30 @@ def test_commands_add_exclude_and_stop_trials(tmp_path: Path) -> None:
     assert not list((study / "added").glob("*.json"))
 
 
+@pytest.mark.long
+def test_typed_command_widens_a_running_study(tmp_path: Path) -> None:
+    slow = [*lines.GRID, "hydra.launcher.cpus_per_task=0", SLOTS, "+epochs=100000"]
+    driver = lines.start(lines.theirs(*slow, "+x=1,2,4"), tmp_path)
+    study = tmp_path / "multirun" / "s"
+    wait_until(lambda: all(len(steps(study / number)) > 2 for number in "01"))
+    refused = lines.run(lines.theirs(*slow, "+x=1,2,3", "hydra.sweeper.extend=true"), tmp_path)
+    assert refused.code == 2
+    assert refused.err.startswith(
+        "study s was started with other values: +x=1,2,3 was 1,2,4. Fixed values cannot change"
+    )
+    same = lines.run(lines.theirs(*slow, "+x=1,2,4", "hydra.sweeper.extend=true"), tmp_path)
+    assert "study s is being run by process" in same.err
+    assert driver.poll() is None
+    wider = lines.start(lines.theirs(*slow, "+x=1,2,4,5", "hydra.sweeper.extend=true"), tmp_path)
+    left = lines.finish(driver, tmp_path, 20)
+    assert (left.code, "the next driver continues\n" in left.out) == (130, True), left.said
+    wait_until(lambda: all((study / number / "attempts" / "2" / "began").exists() for number in "01"))
+    assert "0 of 4 trials have ended (2 queued, 2 running)" in sweeps(tmp_path, "status", "s").out
+    assert sweeps(tmp_path, "stop", "s").code == 0
+    done = lines.finish(wider, tmp_path, 20)
+    assert f"widening study s: process {driver.pid} on " in done.out, done.said
+
+
 def test_study_is_archived_unpacked_and_deleted(app: Path, migrated: Path, tmp_path: Path) -> None:
     shutil.copy(migrated, tmp_path / "mlflow.db")
     words = [str(app / "app.py"), "-m", "line.slope=1,2", "hydra.sweeper.study_name=gone"]

@@ -159,10 +159,7 @@ def as_typed(config: DictConfig, key: str) -> str | None:
 
 
 def write_or_check(folder: Path, new: Definition, extend: bool) -> str:
-    """Write the definition of a new study, or check that an earlier command started the same study.
-
-    Return the repairs of the file, in words. Raises UserError with the first differences if it is another study.
-    """
+    """Write a new study's definition, or raise UserError if it is another study's. Return the file's repairs."""
     file, mended = folder / _FILE, ""
     try:
         old = read(folder)
@@ -173,8 +170,18 @@ def write_or_check(folder: Path, new: Definition, extend: bool) -> str:
     except CorruptFile as error:
         old = new
         mended = f"{error}. This command defines the study anew (old file: {quarantine(file).name})"
+    refuse_differences(old, new, extend)
+    if extend or old is new:
+        write_whole(file, json.dumps(asdict(replace(new, version=old.version)), indent=1))
+        with suppress(OSError):  # because not every disk has modes
+            file.chmod(file.stat().st_mode & ~0o022)  # because `resume` runs the command in it
+    return mended
+
+
+def refuse_differences(old: Definition, new: Definition, extend: bool) -> None:
+    """Raise UserError with the first differences if a command is of another study, or does not only extend it."""
     if differences := old.differences(new, extend):
-        shown = "; ".join(differences[:5]) + (" ..." if len(differences) > 5 else "")
+        shown = "; ".join(differences[:5]) + " ..." * (len(differences) > 5)
         restart = f"type the command that started the study: {resume_line(old)}"
         advice = "1. choose another hydra.sweeper.study_name,"
         if extend:
@@ -183,11 +190,6 @@ def write_or_check(folder: Path, new: Definition, extend: bool) -> str:
         else:
             advice += f" 2. {restart}, or 3. to add values or trials, add hydra.sweeper.extend=true"
         raise UserError(f"study {new.name} was started with other values: {shown}\nEither {advice}")
-    if extend or old is new:
-        write_whole(file, json.dumps(asdict(replace(new, version=old.version)), indent=1))
-        with suppress(OSError):  # because not every disk has modes
-            file.chmod(file.stat().st_mode & ~0o022)  # because `resume` runs the command in it
-    return mended
 
 
 def refuse_foreign(folder: Path, line: str) -> None:

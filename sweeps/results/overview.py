@@ -28,7 +28,8 @@ _MOST_REASONS = 20
 
 def build_sections(findings: Findings, files: TrialFiles) -> list[Section]:
     """Return the sections on the study's status, its best trials, and the errors, if there are any."""
-    status = Section("Status", html=_render_counts(findings.study), wide=False)
+    changes = parts_as_html(steering.paragraphs(findings.steering))
+    status = Section("Status", html=_render_counts(findings.study) + changes, wide=False)
     errors = _build_errors(findings.study, files)
     return [status, _build_best(findings), *errors, _build_reproduction(findings)]
 
@@ -84,8 +85,7 @@ def _render_counts(study: StudySnapshot) -> str:
 def _build_best(findings: Findings) -> Section:
     study, answer = findings.study, findings.answer
     line = configurations.describe_best_configuration(findings)
-    below = [*notes.paragraphs(findings.notes), *steering.paragraphs(findings.steering)]
-    body = _render_best(findings) + parts_as_html([*([line] if line else []), *below])
+    body = _render_best(findings) + parts_as_html([*([line] if line else []), *notes.paragraphs(findings.notes)])
     nothing = "No trial has a result." if study.over() else "No trial has ended yet."
     title = "Best trials" if answer.front else "Best configuration" if answer.best_configuration else "Best trial"
     return Section(title, html=body or Paragraph(nothing).html, wide=False)

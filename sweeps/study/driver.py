@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.errors import ExitCode, UserError
 from sweeps.files import write_whole
 from sweeps.launchers.contract import pack_app
-from sweeps.record.definition import DONE, define, resume_line, write_or_check
+from sweeps.record.definition import DONE, Definition, define, resume_line, write_or_check
 from sweeps.record.definition import read as read_definition
 from sweeps.record.study import StudySnapshot
 from sweeps.record.writer import Record
@@ -43,8 +43,9 @@ from sweeps.study.plan import App, make, name_study
 from sweeps.study.reading import blank
 from sweeps.study.starter import Starter
 from sweeps.study.stop import Stop
+from sweeps.study.takeover import successor, take_over
 from sweeps.study.upgrade import open_record
-from sweeps.study.watchers import Watchers
+from sweeps.study.watchers import Watchers, open_tracker
 from sweeps.trial.copies import use
 from sweeps.trial.job import State
 from sweeps.wording import printable
@@ -69,6 +70,7 @@ class Driver:
         self._mirror: Mirror | None = None
         self._job: DriverJob | None = None  # the job that the driver runs in, or is going to run in
         self._ends = False  # whether the study ends with this driver, although it has a job
+        self._is_left = False  # whether a command that widens the study drives it on
         self._notify_target = settings.notify
         self._resume_line, self._signal = "", ""
         self.has_begun = False  # whether the loop was started
@@ -115,8 +117,8 @@ class Driver:
 
     @property
     def _goes_on(self) -> bool:
-        """Return whether a driver in another job continues the study."""
-        return self._job is not None and self._job.goes_on and not self._ends
+        """Return whether another driver continues the study."""
+        return self._is_left or (self._job is not None and self._job.goes_on and not self._ends)
 
     def _report_interrupt(self, keep: bool) -> None:
         """Print how to resume, and whether running trials were killed. With `keep`, trials that can continue do."""
@@ -127,9 +129,13 @@ class Driver:
     def _claim_folder(self) -> None:
         """Claim the study's folder, and write or check the study's definition and code."""
         try:
+            plan, choosing = self._plan, self._plan.choosing
+            typed = define(self._name, plan.settings, choosing.space, plan.config, choosing.planned, choosing.size)
+            if plan.settings.extend and not (self._job and self._job.is_here):
+                take_over(self._folder, typed, plan.launcher)
             self._claim = Claim(self._folder)
             try:
-                self._define_study()
+                self._define_study(typed)
             except BaseException:
                 self._claim.undo()
                 raise
@@ -139,14 +145,12 @@ class Driver:
                 "Start in another folder, or choose one: hydra.sweep.dir=/where/there/is/room"
             ) from error
 
-    def _define_study(self) -> None:
+    def _define_study(self, definition: Definition) -> None:
         """Write the study's definition and code, or check that an earlier command wrote the same."""
         plan, folder = self._plan, self._folder
         if not (self._job and self._job.is_here):
             refuse_driver_job(folder)
-        choosing, extend = plan.choosing, plan.settings.extend
-        definition = define(self._name, plan.settings, choosing.space, plan.config, choosing.planned, choosing.size)
-        definition_note = write_or_check(folder, definition, extend)
+        definition_note = write_or_check(folder, definition, extend := plan.settings.extend)
         self._definition = read_definition(folder)
         self._resume_line = resume_line(definition)
         if definition_note:
@@ -173,7 +177,7 @@ class Driver:
         view, record = View(), self._open_record()
         refuse_running_elsewhere(self._study, self._plan.launcher)
         with view.live:
-            tracker = self._open_tracker()
+            tracker = open_tracker(self._settings, self._study)
             view.opening(self._study, tracker.dashboard_line() if tracker else "")
             view.say(self._plan.choosing.describe_late_start(self._study))
             loop = self._make_loop(record, view, tracker)
@@ -205,17 +209,6 @@ class Driver:
                 may_replace=self._definition.version == 1 and self._definition.storage is not None,
             )
         return record
-
-    def _open_tracker(self) -> "Tracker | None":
-        if not self._settings.tracking:
-            return None
-        gc.disable()  # because importing MLflow leaves little garbage
-        from sweeps.tracking.tracker import Tracker
-
-        tracker = Tracker(self._settings.tracking_uri, self._settings.experiment, self._study)
-        tracker.open(required=self._settings.tracking_required and not self._study.rows)
-        gc.enable()
-        return tracker
 
     def _make_loop(self, record: Record, view: View, tracker: "Tracker | None") -> Loop:
         from sweeps.results.live import LivePage  # late, because the launcher still imports TensorFlow meanwhile
@@ -253,6 +246,10 @@ class Driver:
     def _stop_reason(self) -> str:
         if other := self._claim.lock.taken_over_by():
             raise UserError(f"study {self._name} is left to {other}, which runs it too: locks have no effect there")
+        if wider := successor(self._folder):
+            self._is_left = True
+            signal.raise_signal(signal.SIGTERM)  # because trials that survive their driver go on
+            return f"it is left to {wider}"
         if self._job:
             self._job.watch()
         return "it was stopped by python -m sweeps stop" if (self._folder / "stop").exists() else self._signal
@@ -282,8 +279,12 @@ class Driver:
         view.closing(findings, tracker.dashboard_line() if tracker else "")
         for line in tracker.closing_lines() if tracker else ():
             view.say(line)
-        following = ["the next driver continues, unless this job was cancelled with scancel"]
-        lines = following if self._goes_on else what_is_left(self._study, end, self._resume_line)
+        unless = "" if self._is_left else ", unless this job was cancelled with scancel"
+        lines = (
+            [f"the next driver continues{unless}"]
+            if self._goes_on
+            else what_is_left(self._study, end, self._resume_line)
+        )
         for line in lines:
             view.say(line)
         # Because otherwise nothing happened, unless an earlier driver was killed at the end, or trials still run.

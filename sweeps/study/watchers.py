@@ -1,5 +1,6 @@
 """What is updated while a study runs: its terminal, page, mirror and driver status."""
 
+import gc
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from sweeps.record.advice import warn_idle_gpus
 from sweeps.record.driver_status import DriverStatus
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.results.terminal import View
+from sweeps.settings import SweeperConf
 from sweeps.study.attempt import Attempt
 from sweeps.study.gpu_sharing import GpuSharing
 from sweeps.trial.job import Outcome, State
@@ -100,3 +102,16 @@ class Watchers:
         files = [Outage(f"{errors[0]}{more}", "the files of all trials can be read again")] if errors else []
         problems = [watcher.problem for watcher in (self.tracker, self.page, self.mirror) if watcher]
         return [*files, *(problem for problem in problems if problem)]
+
+
+def open_tracker(settings: SweeperConf, study: StudySnapshot) -> "Tracker | None":
+    """Return the tracker of the study, opened; None without tracking. Raises UserError if it is required and fails."""
+    if not settings.tracking:
+        return None
+    gc.disable()  # because importing MLflow leaves little garbage
+    from sweeps.tracking.tracker import Tracker
+
+    tracker = Tracker(settings.tracking_uri, settings.experiment, study)
+    tracker.open(required=settings.tracking_required and not study.rows)
+    gc.enable()
+    return tracker

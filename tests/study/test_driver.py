@@ -110,6 +110,27 @@ def test_unexpected_error_does_not_end_running_jobs(
     assert [row.state for row in run(launcher).rows] == [State.COMPLETED] * 3
 
 
+@pytest.mark.parametrize("survives", [True, False])
+def test_driver_leaves_its_study_to_a_wider_command(
+    run: Run, clock: Clock, capsys: pytest.CaptureFixture[str], tmp_path: Path, survives: bool
+) -> None:
+    locks: list[Lock] = []
+
+    def ask() -> None:
+        if launcher.polls == 3:
+            locks.append(Lock(tmp_path / "multirun/s/takeover.lock"))
+
+    launcher = FakeLauncher(trains(9), clock, survives=survives)
+    launcher.on_poll = ask
+    run(launcher, f"hydra.sweeper.notify=[touch,{tmp_path}/mail]")
+    assert launcher.closed[0] == survives
+    assert capsys.readouterr().out.splitlines()[-1] == "the next driver continues"
+    assert not (tmp_path / "mail").exists()
+    locks[0].release()
+    launcher.on_poll = lambda: None
+    assert [row.state for row in run(launcher).rows] == [State.COMPLETED] * 3
+
+
 @pytest.mark.parametrize(
     ("number", "survives", "keep"),
     [
