@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sweeps.launchers.slurm.queue import ENDED, GONE, JobInfo, SlurmError, sacct, squeue
 
-_SLOWER, _SLOWEST = 1.5, 12.0  # factors of the time between queries, because sites forbid frequent polling
+_SLOWER, _SLOWEST = 2.0, 12.0  # factors of the time between queries, because sites forbid frequent polling
 _ABSENT_S = 30.0
 _RUNAWAY_S = 300.0  # because the accounting may miss the end of a job: sacctmgr(1), RunawayJobs
 
