@@ -4,7 +4,7 @@ import logging
 import math
 import re
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -34,6 +34,8 @@ from sweeps.trial.job import Job, Outcome, State
 log = logging.getLogger(__name__)
 
 BUSY_PAUSE_S = 10.0
+STARTS_PER_MIN = 10  # of jobs, because sites accept no more: docs/slurm.md
+_MINUTE_S = 65.0  # because a job starts seconds after its submission
 _CATCH_UP_S = 0.3  # because the loop submits only a few times a second, and must still reach the rate limit
 _CANCEL_AGAIN_S = 20.0
 # By state: the delay with which another node's files, or the accounting's cancellations, become visible.
@@ -59,6 +61,7 @@ class FollowedJobs:
         self.busy = ""  # why SLURM accepts no jobs now
         self._interval_s = 60 / settings.max_submissions_per_min
         self._not_before = 0.0  # time of the next submission
+        self._followed_at: deque[float] = deque(maxlen=STARTS_PER_MIN)  # when the newest jobs were submitted or adopted
         self._troubles: dict[str, str] = {}  # errors of files that are retried, by subject
         self._listing: tuple[float, dict[str, JobInfo]] = (-math.inf, {})  # of an earlier driver's jobs
 
@@ -128,6 +131,12 @@ class FollowedJobs:
         """Move the next submission back, as if so many jobs had been submitted alone, too."""
         self._not_before += jobs * self._interval_s
 
+    @property
+    def starts(self) -> int:
+        """Return how many jobs were submitted or adopted within the last minute, up to `STARTS_PER_MIN`."""
+        now = time.monotonic()
+        return sum(now - followed_at < _MINUTE_S for followed_at in self._followed_at)
+
     def pause(self, reason: str) -> None:
         self.busy = reason
         self._not_before = time.monotonic() + BUSY_PAUSE_S
@@ -158,6 +167,7 @@ class FollowedJobs:
 
     def follow(self, folder: Path, ticket: Ticket) -> FollowedJob:
         job = FollowedJob(folder, ticket.name, ticket.id, ticket.array, time.monotonic() + _STUCK_S)
+        self._followed_at.append(time.monotonic())
         self.jobs[job.name] = job  # replaces an earlier submission of the job
         return job
 

@@ -37,7 +37,12 @@ class JobTrials:
 
     @property
     def count(self) -> int:
-        return len(self.trials) + len(self._collected.jobs)
+        return len(self.trials) + self.unsent
+
+    @property
+    def unsent(self) -> int:
+        """Return how many trials are collected for the next arrays."""
+        return len(self._collected.jobs)
 
     def ages_s(self, gpus: float) -> list[float]:
         """Return for how long trials with this number of GPUs have been running, of the oldest trials."""

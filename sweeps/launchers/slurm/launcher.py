@@ -1,7 +1,6 @@
 """The SLURM launcher: trials as jobs of their own, or in warm workers."""
 
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from sweeps.errors import UserError
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.launchers.slurm import driver_job, environment
 from sweeps.launchers.slurm.arrays import Arrays
-from sweeps.launchers.slurm.following import FollowedJobs
+from sweeps.launchers.slurm.following import STARTS_PER_MIN, FollowedJobs
 from sweeps.launchers.slurm.jobs import JobTrials
 from sweeps.launchers.slurm.preview import preview
 from sweeps.launchers.slurm.queue import choose_cluster
@@ -24,7 +23,7 @@ from sweeps.trial.job import Job, Outcome, Request
 
 _TICK_S, _WARM_TICK_S = 0.2, 0.05  # the second with workers, because their trials are short
 _JUDGE_S = 1.0
-_UNMEASURED = 10  # trials at a time, and a minute, before their length is measured, because sites count starts of jobs
+_UNMEASURED = STARTS_PER_MIN - 1  # trials before their length is measured; the last start is that of the first worker
 
 
 class SlurmTrials(TrialLauncher):
@@ -47,7 +46,6 @@ class SlurmTrials(TrialLauncher):
         self._study = study
         self._previewed: dict[str, DictConfig] = {}  # settings of the requests, equal settings once
         self._is_ahead = False  # whether further trials do not depend on the results of these
-        self._unmeasured: deque[float] = deque(maxlen=_UNMEASURED)  # when trials of unmeasured length were submitted
         self._judged: dict[float, tuple[float, bool | None]] = {}  # by GPUs: when, and whether trials are short
         self._next: tuple[Job | None, SlurmLauncherConf] = None, settings  # the newest trial, and its own settings
         self._is_waiting = False  # whether the next trial waits until the length of such trials is measured
@@ -105,15 +103,9 @@ class SlurmTrials(TrialLauncher):
             return self.workers.submit(job, settings)
         if is_short is False or settings.detach:  # because nobody will be there to measure
             return self.jobs.submit(job, settings, self._is_ahead)
-        now = time.monotonic()
-        is_soon = len(self._unmeasured) == _UNMEASURED and now - self._unmeasured[0] < 60
-        if is_soon or self.jobs.count_of(job.request.gpus) >= _UNMEASURED:
-            self._is_waiting = True
-            return False
-        is_submitted = self.jobs.submit(job, settings, self._is_ahead)
-        if is_submitted:
-            self._unmeasured.append(now)
-        return is_submitted
+        is_soon = self.slurm.starts + self.jobs.unsent >= _UNMEASURED
+        self._is_waiting = is_soon or self.jobs.count_of(job.request.gpus) >= _UNMEASURED
+        return not self._is_waiting and self.jobs.submit(job, settings, self._is_ahead)
 
     def _are_short(self, gpus: float, settings: SlurmLauncherConf) -> bool | None:
         judged_at, is_short = self._judged.get(gpus, (0.0, None))

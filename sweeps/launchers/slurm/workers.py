@@ -15,7 +15,7 @@ from sweeps.errors import UserError
 from sweeps.files import CorruptFile, make_private, write_whole
 from sweeps.launchers.slurm.arrays import Arrays
 from sweeps.launchers.slurm.ends import outcome_of_job, outcomes_in_worker
-from sweeps.launchers.slurm.following import FollowedJobs
+from sweeps.launchers.slurm.following import STARTS_PER_MIN, FollowedJobs
 from sweeps.launchers.slurm.in_worker import run_worker
 from sweeps.launchers.slurm.queue import ENDED, SlurmError, read_ticket, token_of
 from sweeps.launchers.slurm.request import pool_of
@@ -26,7 +26,6 @@ from sweeps.trial.job import Job, Outcome, State
 
 _AHEAD = 4  # queued trials for each worker, so that a worker never waits for the driver
 _MAX_FAILED_STARTS = 2
-_FEW = 10  # because sites accept ten starts of jobs in a minute
 _SHORTEST_S = 120.0  # because sites count shorter jobs as misuse: docs/slurm.md
 _TICK_S = 0.05
 _GONE_S = 90.0  # maximum time for which an NFS client sees a renamed file in neither folder
@@ -155,7 +154,8 @@ class WorkerTrials:
 
     def close(self, keep: bool) -> None:
         with self._slurm.retrying("new workers"):
-            while keep and not self._adjust_workers() and not self._slurm.busy:  # because queued trials need workers
+            # because queued trials need workers
+            while keep and not self._adjust_workers(at_once=True) and not self._slurm.busy:
                 time.sleep(_TICK_S)
         if keep:
             served = {worker.folder.parent for worker in self.jobs.values()}
@@ -226,8 +226,11 @@ class WorkerTrials:
     def _refuse(self, pool: Path, end: Outcome) -> None:
         self._remove_queued([trial for trial in self.trials.values() if trial.pool == pool], end)
 
-    def _adjust_workers(self) -> bool:
-        """Submit missing workers, cancel surplus pending ones. Return whether no worker is missing that may run now."""
+    def _adjust_workers(self, at_once: bool = False) -> bool:
+        """Submit missing workers, cancel surplus pending ones. Return whether no worker is missing that may run now.
+
+        Workers for trials of measured length start as few a minute as sites accept, or all `at_once`.
+        """
         is_enough = True
         pools = {trial.pool for trial in self.trials.values()} | {job.folder.parent for job in self.jobs.values()}
         for pool in pools:
@@ -238,7 +241,9 @@ class WorkerTrials:
             if surplus > 0 and pending:
                 self._slurm.cancel(pending[-surplus:], only_pending=True)
             elif surplus < 0 and self._arrays.room > 0:
-                is_enough &= self._slurm.may_send() and not self._submit_workers(pool, jobs[0], -surplus)
+                is_free = at_once or self._packed_s(jobs[0]) is None
+                count = -surplus if is_free else min(-surplus, STARTS_PER_MIN - self._slurm.starts)
+                is_enough &= self._slurm.may_send() and not (count and self._submit_workers(pool, jobs[0], count))
         return is_enough
 
     def _useful_count(self, jobs: list[Job]) -> int:
@@ -250,7 +255,7 @@ class WorkerTrials:
         useful = math.ceil(len(jobs) / (self._settings.trials_at_once * per_gpu))
         if not jobs or (median_s := self._packed_s(jobs[0])) is None:
             return useful
-        few = min(_FEW, math.ceil(useful * median_s / _SHORTEST_S))
+        few = min(STARTS_PER_MIN, math.ceil(useful * median_s / _SHORTEST_S))
         return min(useful, max(1, few, math.ceil(useful * median_s / max(1.0, self._settings.short_s))))
 
     def _packed_s(self, job: Job) -> float | None:
@@ -261,7 +266,7 @@ class WorkerTrials:
         """Submit workers for such trials, up to `count` as an array. Return False if the limits leave no room now."""
         settings = read(job.config.hydra.launcher, SlurmLauncherConf)
         # because a few workers may soon have run many trials of unknown length
-        most = _FEW if self._packed_s(job) is None else count
+        most = STARTS_PER_MIN if self._packed_s(job) is None else count
         count = self._arrays.size(settings, min(count, most, self._settings.array_parallelism - len(self.jobs)))
         first = 1 + max((int(folder.name) for folder in pool.glob("*") if folder.name.isdecimal()), default=0)
         folders = [pool / str(number) for number in range(first, first + count)]
