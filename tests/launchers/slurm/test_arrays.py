@@ -272,6 +272,21 @@ def test_cancel_pending_ends_collected_and_pending_elements(start: Callable[...,
     assert len(slurm.times("scancel")) == 1
 
 
+def test_cancelling_an_element_without_an_id_cancels_no_other(start: Callable[..., Driver]) -> None:
+    with simulated_slurm(slots=2, trial_s=600.0) as slurm:
+        slurm.lost_answers = 1
+        driver = start(slurm, 5, trials_per_job=1)
+        driver.run(lambda: slurm.jobs)
+        jobs = driver.launcher.slurm
+        elements = list(jobs.jobs.values())
+        jobs.cancel(elements[4:])
+        assert not slurm.times("scancel")
+        jobs.cancel(elements)
+        assert len(slurm.times("scancel")) == 1
+        driver.run()
+    assert driver.states == {"completed": 2, "cancelled": 3}
+
+
 def test_lost_element_is_retried_alone(start: Callable[..., Driver]) -> None:
     with simulated_slurm(slots=64, trial_s=600.0) as slurm:
         driver = start(slurm, 6, trials_per_job=1)
