@@ -15,7 +15,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Encoded = Sequence[Sequence[float]]
 
 MIN_RESULTS = 3  # that a fit of the scales needs
-_MAX_RESULTS = 200  # the best and the newest results, because the cost grows with the cube of their number
+_MAX_RESULTS = 200  # results, and running points, because the cost grows with the cube of their number
 _MAX_STEPS = 10  # of each fit, which starts from the scales of the fit before
 _SOFTNESS = 0.5  # deviation of the labels 1 and -1 of runs and failures; with 0, twice as many trials fail
 _ALONE, _CONCURRENT = 2.0, 3.0  # deviations of the bound; with 2, eight trials at a time explore too little
@@ -56,12 +56,13 @@ class Surrogate:
 
         The points that `ran` in other studies only show where no trial fails.
 
-        The points that are `running` count as if they had their predicted means, so that concurrent trials differ
-        (Ginsbourger et al., 2010, the kriging believer). `estimates` has the estimated loss of each running point, and
-        its noise: the variance of its quantile, infinite if nothing is estimated.
+        The points that are `running`, oldest first, count as if they had their predicted means, so that concurrent
+        trials differ (Ginsbourger et al., 2010, the kriging believer). `estimates` has the estimated loss of each
+        running point, and its noise: the variance of its quantile, infinite if nothing is estimated.
 
         With few or equal losses, the scales are the prior's.
         """
+        running, estimates = running[-_MAX_RESULTS:], estimates[-_MAX_RESULTS:]
         chosen = _best_and_newest(losses)
         self.points = x = np.array([encoded[i] for i in chosen]).reshape(-1, len(self._indices))
         self.quantiles = y = quantiles(np.array([losses[i] for i in chosen]))

@@ -69,6 +69,14 @@ def test_running_points_change_no_mean_and_reduce_deviations() -> None:
     assert posterior.given(places[:0]).predict(places)[1] == pytest.approx(deviation)
 
 
+def test_newest_of_many_running_points_are_used() -> None:
+    tried, running = np.random.RandomState(0).rand(10, 1), np.random.RandomState(1).rand(250, 1).tolist()
+    losses = [float(x) for [x] in tried]
+    assert learned(tried.tolist(), losses, running=running).gain(AXIS) == pytest.approx(
+        learned(tried.tolist(), losses, running=running[50:]).gain(AXIS)
+    )
+
+
 def test_gain_is_lower_near_failures() -> None:
     tried, losses = [[0.1], [0.3], [0.5]], [3.0, 2.0, 1.0]
     ahead = [[x] for x in (0.55, 0.6, 0.7, 0.8)]
