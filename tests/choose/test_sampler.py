@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import optuna
 import pytest
 from omegaconf import DictConfig
@@ -536,6 +537,24 @@ def test_two_trials_in_three_are_where_the_results_so_far_promise_most(make: Mak
     losses = [float(outcome(point)) for point in points]
     assert statistics.median(losses[:10]) > 1
     assert statistics.median(losses[25:]) < 0.05
+
+
+def test_error_of_the_surrogate_stops_the_search_and_loses_nothing(
+    make: MakeSearch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = make("x=interval(0.0,1.0)", n_trials=20)
+    points = search.run(lambda point: float(point["x"] or 0), most=12)
+    with monkeypatch.context() as broken:
+        broken.setattr(np.linalg, "cholesky", raises_singular)
+        with pytest.raises(UserError, match=r"raised LinAlgError: singular\nSearch on in a new study: .*=.s.. No"):
+            search.ask()
+    resumed = make("x=interval(0.0,1.0)", n_trials=20)
+    assert [trial.params for trial in resumed.trials] == points
+    assert len(resumed.run(lambda point: float(point["x"] or 0))) == 8
+
+
+def raises_singular(_: object) -> None:
+    raise np.linalg.LinAlgError("singular")
 
 
 def test_repeats_do_not_run_for_ever(make: MakeSearch) -> None:

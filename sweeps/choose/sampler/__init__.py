@@ -203,12 +203,14 @@ class Sampler:
         running = [self._running[trial] for trial in sorted(self._running)]
         estimates = [ends.estimate(self._reports.curve(study.rows[trial])) for trial in sorted(self._running)]
         encoded = [encoded for _, _, encoded in self._results]
-        surrogate.fit(encoded, losses, self._proposals.failed, running, self._ran_before, estimates)
-        if not self._earlier.teach(surrogate, count, seed) and is_start:
-            return {}, []
         best = [self._results[i][1] for i in np.argsort(losses, kind="stable")]
         draws = iter(np.random.RandomState(seed).random_sample, None)
-        return self._proposals.most_promising(best, surrogate.gain, draws), [] if too_few else surrogate.scales
+        advice = f"Search on in a new study: hydra/sweeper/sampler=tpe hydra.sweeper.learn_from=[{study.name}]"
+        with explain_faults(self._samplers.kind, advice):
+            surrogate.fit(encoded, losses, self._proposals.failed, running, self._ran_before, estimates)
+            if not self._earlier.teach(surrogate, count, seed) and is_start:
+                return {}, []
+            return self._proposals.most_promising(best, surrogate.gain, draws), [] if too_few else surrogate.scales
 
     def _estimated(self, study: StudySnapshot) -> tuple[Ends, list[float]]:
         """Return what the newest curves show about ends, and the losses of the results with estimates."""

@@ -9,7 +9,9 @@ from sweeps.errors import UserError
 
 
 @contextmanager
-def explain_faults(sampler: type[BaseSampler]) -> Iterator[None]:
+def explain_faults(
+    sampler: type[BaseSampler], advice: str = "Correct the sampler, then type the command again"
+) -> Iterator[None]:
     """Raise UserError if a sampler raises an error, because samplers of other packages may raise anything."""
     try:
         yield
@@ -18,5 +20,5 @@ def explain_faults(sampler: type[BaseSampler]) -> Iterator[None]:
         raise UserError(
             f"hydra.sweeper.sampler._target_={sampler.__module__}.{sampler.__qualname__}: "
             f"it raised {type(error).__name__}: {words[0]}\n"
-            "Correct the sampler, then type the command again. No trial is lost"
+            f"{advice}. No trial is lost"
         ) from error
