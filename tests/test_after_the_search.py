@@ -189,7 +189,9 @@ def test_typed_command_widens_a_running_study(tmp_path: Path) -> None:
     left = lines.finish(driver, tmp_path, 20)
     assert (left.code, "the next driver continues\n" in left.out) == (130, True), left.said
     wait_until(lambda: all((study / number / "attempts" / "2" / "began").exists() for number in "01"))
-    assert "0 of 4 trials have ended (2 queued, 2 running)" in sweeps(tmp_path, "status", "s").out
+    status = sweeps(tmp_path, "status", "s").out
+    assert "0 of 4 trials have ended (2 queued, 2 running)" in status
+    assert "extended the study: +x=1,2,4,5 was 1,2,4 at 2" in status
     assert sweeps(tmp_path, "stop", "s").code == 0
     done = lines.finish(wider, tmp_path, 20)
     assert f"widening study s: process {driver.pid} on " in done.out, done.said

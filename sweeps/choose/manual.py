@@ -4,9 +4,7 @@ A request for points is a file, `added/<time>.json` in the study's folder, until
 journal under this name. If the driver refuses the request, it writes the reason to `<time>.refused` instead.
 """
 
-import getpass
 import json
-import os
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -23,6 +21,7 @@ from sweeps.errors import UserError
 from sweeps.files import CorruptFile, read_json, write_whole
 from sweeps.record.definition import Definition
 from sweeps.record.exclusion import Excluded
+from sweeps.record.extension import user_name
 from sweeps.record.grammar import point_of
 from sweeps.record.space import SearchSpace, canonical
 from sweeps.record.study import Added, By, StudySnapshot, TrialRecord
@@ -71,7 +70,7 @@ def end_trials(study: StudySnapshot, numbers: Sequence[int]) -> list[str]:
     messages = []
     for trial, attempt in [_open_trial(study, number) for number in numbers]:
         if attempt.stop_requested() is None:
-            attempt.request_stop(State.PRUNED, by=_user())
+            attempt.request_stop(State.PRUNED, by=user_name())
         queued = "after its first epoch, because it is still queued"
         when = "at its next report" if trial.state is State.RUNNING else queued
         messages.append(f"trial {trial.number} ends {when} and counts as pruned")
@@ -88,14 +87,6 @@ def _open_trial(study: StudySnapshot, number: int) -> tuple[TrialRecord, Attempt
         advice = f"Choose a running trial: {running}" if running else "No trial is running."
         raise UserError(f"--trial {number}: {problem}.\n{advice}")
     return trial, attempt
-
-
-def _user() -> str:
-    """Return the name of the user, or their number if they have no name."""
-    try:
-        return getpass.getuser()
-    except (ImportError, KeyError, OSError):  # which of them depends on Python's version
-        return str(os.getuid())
 
 
 def add_point(definition: Definition, study: StudySnapshot, text: str) -> Path:
@@ -124,7 +115,7 @@ def exclude_points(study: Path, condition: str) -> Path:
 def _request(study: Path, content: Mapping[str, Any]) -> Path:
     file = study / _FOLDER / f"{time.time_ns()}.json"
     file.parent.mkdir(exist_ok=True)
-    write_whole(file, json.dumps({**content, "by": _user()}))
+    write_whole(file, json.dumps({**content, "by": user_name()}))
     return file
 
 

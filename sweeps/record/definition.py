@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, is_private, quarantine, read_json, write_whole
+from sweeps.record.extension import add_extension
 from sweeps.record.followed import by_default, followed, source, written
 from sweeps.record.space import Choice, Parameter, SearchSpace, canonical, is_grid, quoted, text_of
 from sweeps.secrets import mask_value
@@ -58,6 +59,7 @@ class Definition:
     seed_key: str = "seed"
     size: int | None = None  # number of points of the search space; None if far more than trials
     version: int = 1  # version of the study's files; version 1 had its trials in Optuna's journal
+    extended: list[dict[str, Any]] = field(default_factory=list)  # by whom, at which time, and by which values
 
     @property
     def listed(self) -> list[Point]:
@@ -172,7 +174,7 @@ def write_or_check(folder: Path, new: Definition, extend: bool) -> str:
         mended = f"{error}. This command defines the study anew (old file: {quarantine(file).name})"
     refuse_differences(old, new, extend)
     if extend or old is new:
-        write_whole(file, json.dumps(asdict(replace(new, version=old.version)), indent=1))
+        write_whole(file, json.dumps(asdict(add_extension(old, new)), indent=1))
         with suppress(OSError):  # because not every disk has modes
             file.chmod(file.stat().st_mode & ~0o022)  # because `resume` runs the command in it
     return mended

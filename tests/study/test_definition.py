@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -135,7 +136,11 @@ def test_values_that_an_extension_may_add(
         return
     new = make(*lines, **settings)  # type: ignore[arg-type]
     write_or_check(tmp_path, new, extend=True)
-    assert read(tmp_path) == new
+    written = read(tmp_path)
+    assert replace(written, extended=[]) == new
+    assert len(written.extended) == 1
+    write_or_check(tmp_path, new, extend=True)
+    assert read(tmp_path).extended == written.extended
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\x00\xff", b"{}", b'{"name": "s"}', b'{"colour": 1}', b"{}{}"])
