@@ -16,7 +16,7 @@ from sweeps.trial.metrics import MetricsReader
 Curve = Mapping[int, float]
 """The losses that a trial reported, by step."""
 
-NEWEST = 200  # ended trials whose curves count, because the cost grows with their number
+NEWEST = 200  # completed trials whose curves count, because the cost grows with their number
 _MIN_TRIALS = 5  # completed trials that show how much a report is worth
 
 

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, is_private, quarantine, read_json, write_whole
-from sweeps.record.extension import add_extension
+from sweeps.record.extension import add_extension, well_formed
 from sweeps.record.followed import by_default, followed, source, written
 from sweeps.record.space import Choice, Parameter, SearchSpace, canonical, is_grid, quoted, text_of
 from sweeps.secrets import mask_value
@@ -216,7 +216,7 @@ def read(folder: Path) -> Definition:
     if content is None:
         raise FileNotFoundError(folder / _FILE)
     try:
-        return Definition(**content)
+        return Definition(**{**content, "extended": well_formed(content.get("extended"))})
     except TypeError as error:
         raise CorruptFile(folder / _FILE, error) from error
 

@@ -1,13 +1,16 @@
 """Who extended a study, when, and by which values."""
 
 import getpass
+import math
 import os
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sweeps.record.definition import Definition
+
+_LATEST = 2**37  # seconds, because a date has a year of four digits
 
 
 def add_extension(old: "Definition", new: "Definition") -> "Definition":
@@ -15,6 +18,16 @@ def add_extension(old: "Definition", new: "Definition") -> "Definition":
     values = "; ".join(old.differences(new, extending=False))
     newest = [{"by": user_name(), "at": time.time(), "values": values}] if values else []
     return replace(new, version=old.version, extended=[*old.extended, *newest])
+
+
+def well_formed(extended: object) -> list[dict[str, Any]]:
+    """Return the extensions that have a time, because a damaged one must hide no study."""
+    entries = extended if isinstance(extended, list) else []
+    return [entry for entry in entries if isinstance(entry, dict) and _is_time(entry.get("at"))]
+
+
+def _is_time(at: object) -> bool:
+    return isinstance(at, int | float) and math.isfinite(at) and 0 <= at < _LATEST
 
 
 def user_name() -> str:

@@ -33,7 +33,7 @@ def describe_steering(study: StudySnapshot, reads_trials: bool = True) -> list[s
 def _describe_extensions(study: StudySnapshot) -> Iterator[tuple[float, str]]:
     with suppress(FileNotFoundError, CorruptFile):
         for extension in read(study.folder).extended:
-            yield extension["at"], f"{extension['by']} extended the study: {extension['values']}"
+            yield extension["at"], f"{extension.get('by')} extended the study: {extension.get('values')}"
 
 
 def paragraphs(lines: Sequence[str]) -> list[Paragraph]:

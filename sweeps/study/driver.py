@@ -118,7 +118,8 @@ class Driver:
     @property
     def _goes_on(self) -> bool:
         """Return whether another driver continues the study."""
-        return self._is_left or (self._job is not None and self._job.goes_on and not self._ends)
+        waits = self._is_left and successor(self._folder) is not None  # None if that command was killed
+        return waits or (self._job is not None and self._job.goes_on and not self._ends)
 
     def _report_interrupt(self, keep: bool) -> None:
         """Print how to resume, and whether running trials were killed. With `keep`, trials that can continue do."""
@@ -279,12 +280,8 @@ class Driver:
         view.closing(findings, tracker.dashboard_line() if tracker else "")
         for line in tracker.closing_lines() if tracker else ():
             view.say(line)
-        unless = "" if self._is_left else ", unless this job was cancelled with scancel"
-        lines = (
-            [f"the next driver continues{unless}"]
-            if self._goes_on
-            else what_is_left(self._study, end, self._resume_line)
-        )
+        following = "the next driver continues" + ", unless this job was cancelled with scancel" * (not self._is_left)
+        lines = [following] if self._goes_on else what_is_left(self._study, end, self._resume_line)
         for line in lines:
             view.say(line)
         # Because otherwise nothing happened, unless an earlier driver was killed at the end, or trials still run.

@@ -1,6 +1,9 @@
 """A command that widens a study while it runs: the study's driver leaves the study, and the command drives it on."""
 
+import errno
+import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from sweeps.errors import UserError
@@ -16,7 +19,9 @@ _LOOK_S = 0.1
 
 def successor(folder: Path) -> Holder | None:
     """Return the command that waits to take the study over; None if there is none."""
-    return holder(folder / _LOCK)
+    with suppress(OSError):  # because a shared disk may be away for a moment
+        return holder(folder / _LOCK)
+    return None
 
 
 def take_over(folder: Path, wider: Definition, launcher: TrialLauncher) -> None:
@@ -33,6 +38,9 @@ def take_over(folder: Path, wider: Definition, launcher: TrialLauncher) -> None:
     if not study.differences(wider, extending=False):
         return
     refuse_driver_job(folder)
+    # because the driver would leave, and this command fail
+    if not os.access(claim := folder / "driver.lock", os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(claim))
     refuse_differences(study, wider, extend=True)
     refuse_running_elsewhere(read_study(folder, study), launcher)
     try:
@@ -48,3 +56,6 @@ def take_over(folder: Path, wider: Definition, launcher: TrialLauncher) -> None:
             time.sleep(_LOOK_S)
     finally:
         lock.release()
+    if (folder / "stop").exists():
+        problem = f"study {folder.name} was stopped while this command waited for its driver."
+        raise UserError(f"{problem}\nTo widen it and drive it on, type this command again")

@@ -166,8 +166,9 @@ def refuse_narrowing(condition: str, space: SearchSpace, study: StudySnapshot) -
     if not has_untried(narrowed, study):
         advice = f"To start no further trial, type: {sweeps_line('stop', study.folder)}"
         raise UserError(f"exclude '{condition}': no untried point is left.\n{advice}")
-    _refuse_exclusions(narrowed)
-    if condition in _unused_exclusions(narrowed):
+    alone = replace(narrowed, excluded=narrowed.excluded[-1:])  # because earlier conditions were accepted
+    _refuse_exclusions(alone)
+    if condition in _unused_exclusions(alone):
         swept = " ".join(f"{parameter.key}={parameter.typed}" for parameter in space.parameters)
         raise UserError(f"exclude '{condition}': it holds for no point.\nCompare with values that are swept: {swept}")
 

@@ -68,7 +68,9 @@ def test_study_of_a_sampler_that_raises_is_resumed(tmp_path: Path) -> None:
     extra = {"PYTHONPATH": str(tmp_path)}
     stopped = run(line, tmp_path, extra)
     assert stopped.code == 3
-    assert "theirs.Raising: it raised LookupError: no third point\nCorrect the sampler" in stopped.said
+    assert (
+        "theirs.Raising: it raised LookupError: no third point\nNo trial is lost. Correct the sampler" in stopped.said
+    )
     assert "Traceback" not in stopped.said
     before = [row.params for row in rows(stopped.study())]
     (tmp_path / "corrected").touch()

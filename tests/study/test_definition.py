@@ -157,6 +157,15 @@ def test_damaged_definition_is_quarantined_and_rewritten(tmp_path: Path, content
     assert read(tmp_path) == make()
 
 
+@pytest.mark.parametrize("extended", ["null", "[{}]", '[{"at": "x"}]', '[{"at": 1e20}]', "[1]", '{"at": 1}'])
+def test_a_damaged_extension_is_left_out(tmp_path: Path, extended: str) -> None:
+    write_or_check(tmp_path, make(), extend=False)
+    file = tmp_path / "study.json"
+    file.write_text(file.read_text().replace('"extended": []', f'"extended": {extended}'))
+    assert f'"extended": {extended}' in file.read_text()
+    assert read(tmp_path) == make()
+
+
 def test_a_definition_cut_at_any_byte_is_no_traceback(tmp_path: Path) -> None:
     write_or_check(tmp_path, make(), extend=False)
     file = tmp_path / "study.json"

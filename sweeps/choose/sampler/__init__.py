@@ -205,7 +205,8 @@ class Sampler:
         encoded = [encoded for _, _, encoded in self._results]
         best = [self._results[i][1] for i in np.argsort(losses, kind="stable")]
         draws = iter(np.random.RandomState(seed).random_sample, None)
-        advice = f"Search on in a new study: hydra/sweeper/sampler=tpe hydra.sweeper.learn_from=[{study.name}]"
+        words = f"study_name={study.name}-tpe 'hydra.sweeper.learn_from=[{study.name}]' hydra/sweeper/sampler=tpe"
+        advice = f"To search on in a new study, add hydra.sweeper.{words}"
         with explain_faults(self._samplers.kind, advice):
             surrogate.fit(encoded, losses, self._proposals.failed, running, self._ran_before, estimates)
             if not self._earlier.teach(surrogate, count, seed) and is_start:
@@ -215,7 +216,8 @@ class Sampler:
     def _estimated(self, study: StudySnapshot) -> tuple[Ends, list[float]]:
         """Return what the newest curves show about ends, and the losses of the results with estimates."""
         losses = [loss for loss, _, _ in self._results]
-        oldest = len(losses) - NEWEST
+        completed = [i for i, loss in enumerate(losses) if loss < math.inf]
+        oldest = min(completed[-NEWEST:], default=0)
         curves = [
             self._reports.curve(study.rows[trial]) if i >= oldest or loss == math.inf else {}
             for i, (trial, loss) in enumerate(zip(self._numbers, losses, strict=True))

@@ -20,5 +20,5 @@ def explain_faults(
         raise UserError(
             f"hydra.sweeper.sampler._target_={sampler.__module__}.{sampler.__qualname__}: "
             f"it raised {type(error).__name__}: {words[0]}\n"
-            f"{advice}. No trial is lost"
+            f"No trial is lost. {advice}"
         ) from error

@@ -216,20 +216,14 @@ class FollowedJobs:
             job.cancel_at = time.monotonic() + _CANCEL_AGAIN_S
         ids = by_array(job.id for job in jobs if job.id)
         batches = [ids[i : i + 500] for i in range(0, len(ids), 500)]  # because a longer list exceeds the timeout
-        names = {self._name_in_slurm(job, jobs): None for job in jobs if not job.id}
-        for batch in batches + [[f"--name={name}"] for name in names if name]:
+        chosen = {job.name for job in jobs}
+        # because elements without an id share the name of their array with these, until squeue lists their ids
+        shared = {job.array for job in self.jobs.values() if job.array and job.name not in chosen}
+        unnamed = [job for job in jobs if not job.id and job.array not in shared]
+        names = {name_of(job.array) if job.array else job.name: None for job in unnamed}
+        for batch in batches + [[f"--name={name}"] for name in names]:
             try:
                 cancel(batch, only_pending)
             except SlurmError as error:
                 command = " ".join(["scancel", *(["--state=PENDING"] * only_pending), *batch])
                 log.warning("these jobs may still be running: %s\nCancel them: %s", error, command)
-
-    def _name_in_slurm(self, job: FollowedJob, jobs: Sequence[FollowedJob]) -> str | None:
-        """Return the name by which to cancel the job without an id, among these `jobs`.
-
-        None for some elements of an array: they share its name with the others, and wait until squeue lists their ids.
-        """
-        if job.array is None:
-            return job.name
-        others = [other for other in self.jobs.values() if other.array == job.array and other not in jobs]
-        return None if others else name_of(job.array)

@@ -149,7 +149,7 @@ class SlurmTrials(TrialLauncher):
     def _notes_on_lengths(self) -> list[str]:
         """Return why trials run in warm workers, or few at a time."""
         if self._is_waiting:
-            reason = f"at most {_UNMEASURED} trials start before their length is measured"
+            reason = f"at most {_UNMEASURED} trials start, and as many a minute, before their length is measured"
             return [f"{reason}. To start all: hydra.launcher.trials_per_job=1"]
         is_by_length = self._settings.trials_per_job == "auto" and not _needs_workers(self._settings)
         if is_by_length and self.workers.trials:
