@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 
 BUSY_PAUSE_S = 10.0
 STARTS_PER_MIN = 10  # of jobs, because sites accept no more: docs/slurm.md
-_MINUTE_S = 65.0  # because a job starts seconds after its submission
 _CATCH_UP_S = 0.3  # because the loop submits only a few times a second, and must still reach the rate limit
 _CANCEL_AGAIN_S = 20.0
 # By state: the delay with which another node's files, or the accounting's cancellations, become visible.
@@ -61,7 +60,7 @@ class FollowedJobs:
         self.busy = ""  # why SLURM accepts no jobs now
         self._interval_s = 60 / settings.max_submissions_per_min
         self._not_before = 0.0  # time of the next submission
-        self._followed_at: deque[float] = deque(maxlen=STARTS_PER_MIN)  # when the newest jobs were submitted or adopted
+        self._starting: deque[FollowedJob] = deque()  # those that count as starts, and later ones
         self._troubles: dict[str, str] = {}  # errors of files that are retried, by subject
         self._listing: tuple[float, dict[str, JobInfo]] = (-math.inf, {})  # of an earlier driver's jobs
 
@@ -132,10 +131,20 @@ class FollowedJobs:
         self._not_before += jobs * self._interval_s
 
     @property
+    def recent(self) -> int:
+        """Return how many jobs were submitted, adopted or seen to start within the last minute."""
+        return sum(map(self._is_recent, self._starting))
+
+    @property
     def starts(self) -> int:
-        """Return how many jobs were submitted or adopted within the last minute, up to `STARTS_PER_MIN`."""
-        now = time.monotonic()
-        return sum(now - followed_at < _MINUTE_S for followed_at in self._followed_at)
+        """Return how many jobs are recent or pending, because all of these may start within a minute."""
+        return sum(self._is_recent(job) or self._is_pending(job) for job in self._starting)
+
+    def _is_recent(self, job: FollowedJob) -> bool:
+        return time.monotonic() - (job.start_at or job.followed_at) < 60
+
+    def _is_pending(self, job: FollowedJob) -> bool:
+        return job.start_at is None and self.jobs.get(job.name) is job
 
     def pause(self, reason: str) -> None:
         self.busy = reason
@@ -166,8 +175,11 @@ class FollowedJobs:
         return True, job_id
 
     def follow(self, folder: Path, ticket: Ticket) -> FollowedJob:
-        job = FollowedJob(folder, ticket.name, ticket.id, ticket.array, time.monotonic() + _STUCK_S)
-        self._followed_at.append(time.monotonic())
+        now = time.monotonic()
+        job = FollowedJob(folder, ticket.name, ticket.id, ticket.array, now + _STUCK_S, followed_at=now)
+        while self._starting and not (self._is_recent(self._starting[0]) or self._is_pending(self._starting[0])):
+            self._starting.popleft()
+        self._starting.append(job)
         self.jobs[job.name] = job  # replaces an earlier submission of the job
         return job
 

@@ -103,7 +103,7 @@ class SlurmTrials(TrialLauncher):
             return self.workers.submit(job, settings)
         if is_short is False or settings.detach:  # because nobody will be there to measure
             return self.jobs.submit(job, settings, self._is_ahead)
-        is_soon = self.slurm.starts + self.jobs.unsent >= _UNMEASURED
+        is_soon = self.slurm.recent + self.jobs.unsent >= _UNMEASURED
         self._is_waiting = is_soon or self.jobs.count_of(job.request.gpus) >= _UNMEASURED
         return not self._is_waiting and self.jobs.submit(job, settings, self._is_ahead)
 

@@ -29,6 +29,8 @@ class FollowedJob:
     was_pending: bool = False  # whether squeue had it pending when it was last listed there
     absent_since: float | None = None  # time since which squeue does not list it and sacct has no end of it
     accounted: bool = False  # whether sacct has listed it as alive since then
+    followed_at: float = -math.inf
+    started_at: float | None = None  # time at which squeue first listed it as started
     ended_at: float | None = None
     outcome_at: float | None = None  # time at which the outcome of its trial was first seen
     cancel_at: float | None = None  # time to cancel it again if it is still pending; None if it was not cancelled
@@ -49,6 +51,11 @@ class FollowedJob:
     def has_vanished(self, listed: Mapping[str, JobInfo]) -> bool:
         """Return whether the queue has lost an element that was pending, and that never made its log."""
         return self.was_pending and self.has_siblings(listed) and not (self.folder / "log").exists()
+
+    @property
+    def start_at(self) -> float | None:
+        """Return a time by which the job had started; None while it may be pending."""
+        return self.started_at or self.outcome_at or self.ended_at
 
     @property
     def is_waiting(self) -> bool:
@@ -126,6 +133,8 @@ class Watcher(threading.Thread):
         listed = squeue() if jobs or self.problem else {}  # because a problem ends only when squeue answers
         for job in jobs:  # before sacct, because sacct may take long
             if info := job.find(listed):
+                if info.state != "PENDING":
+                    job.started_at = job.started_at or time.monotonic()
                 job.info, job.absent_since, job.was_pending = info, None, info.state == "PENDING"
         unclear = [job for job in jobs if not (info := job.find(listed)) or info.state == "CANCELLED"]
         accounts, problem = {}, ""

@@ -242,7 +242,7 @@ class WorkerTrials:
                 self._slurm.cancel(pending[-surplus:], only_pending=True)
             elif surplus < 0 and self._arrays.room > 0:
                 is_free = at_once or self._packed_s(jobs[0]) is None
-                count = -surplus if is_free else min(-surplus, STARTS_PER_MIN - self._slurm.starts)
+                count = -surplus if is_free else min(-surplus, max(0, STARTS_PER_MIN - self._slurm.starts))
                 is_enough &= self._slurm.may_send() and not (count and self._submit_workers(pool, jobs[0], count))
         return is_enough
 

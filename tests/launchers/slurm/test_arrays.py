@@ -99,10 +99,16 @@ def most_in(times: list[float], window_s: float) -> int:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("rate", [60, 10])
-def test_a_default_grid_of_short_trials_breaks_no_published_rule(start: Callable[..., Driver], rate: int) -> None:
-    with simulated_slurm(slots=64, trial_s=20.0, step_s=1.0) as slurm:
-        driver = start(slurm, 200, max_submissions_per_min=rate).run()
+@pytest.mark.parametrize(("rate", "queued_s"), [(60, 0), (60, 40), (60, 300), (10, 0)])
+def test_a_default_grid_of_short_trials_breaks_no_published_rule(
+    start: Callable[..., Driver], rate: int, queued_s: int
+) -> None:
+    with simulated_slurm(slots=0, trial_s=20.0, step_s=1.0) as slurm:
+        driver = start(slurm, 200, max_submissions_per_min=rate)
+        opens_at = slurm.now + queued_s
+        driver.run(lambda: slurm.now >= opens_at)
+        slurm.slots = 64
+        driver.run()
         slurm.sleep(120.0)
     assert driver.states == {"completed": 200}
     jobs = list(slurm.jobs.values())
