@@ -134,13 +134,10 @@ def _compile(
             ahead = None if data.resident else _read_ahead(data.x, rows, bounds, strategy)
 
         def on_replica(index: tf.Tensor, batch: tf.Tensor, read: Arrays) -> None:
-            x, y = _examples(arrays, batch, read)
-            if x.dtype == tf.uint8:
-                x = tf.cast(x, tf.float32) / 255.0
+            x, y = _prepare(data, *_examples(arrays, batch, read))
             if training and data.augment is not None:
                 x = augment(x, data.augment, draw[:2], draw[2] + index, data.x.dtype == np.uint8)
-            weight = _weight_of_replica(weights, index, bounds, strategy)
-            step((x, tf.one_hot(y, data.outputs) if data.one_hot else y), weight)
+            step((x, y), _weight_of_replica(weights, index, bounds, strategy))
 
         def body(index: tf.Tensor) -> tuple[tf.Tensor]:
             with tf.device("CPU:0"):
@@ -171,6 +168,12 @@ def _compile(
         return [dict(zip(names, values, strict=True)) for values in graph(*arguments).numpy().tolist()]
 
     return metrics_of
+
+
+def _prepare(data: Data, x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return examples as the model takes them: bytes as 0 to 1, and labels one-hot if the loss compares them so."""
+    x = tf.cast(x, tf.float32) / 255.0 if x.dtype == tf.uint8 else x
+    return x, tf.one_hot(y, data.outputs) if data.one_hot else y
 
 
 def _signature(example: _Placed, strategy: tf.distribute.Strategy) -> tuple[Any, ...]:
