@@ -16,7 +16,6 @@ from sweeps.trial.metrics import MetricsReader
 Curve = Mapping[int, float]
 """The losses that a trial reported, by step."""
 
-NEWEST = 200  # completed trials whose curves count, because the cost grows with their number
 _MIN_TRIALS = 5  # completed trials that show how much a report is worth
 
 
@@ -61,7 +60,7 @@ class Ends:
         @cache
         def at(step: int) -> tuple[Array, Array, float]:
             """Return the sorted reports of completed trials at a step, their sorted ends, and the noise."""
-            pairs = [(curve[step], loss) for curve, loss in completed[-NEWEST:] if step in curve]
+            pairs = [(curve[step], loss) for curve, loss in completed if step in curve]
             reports, ends = np.array(pairs).reshape(-1, 2).T
             return np.sort(reports), np.sort(ends), _noise(reports, ends)
 

@@ -13,7 +13,7 @@ from optuna.pruners import _filter_study
 from optuna.samplers import BaseSampler, CmaEsSampler, TPESampler
 
 from sweeps.choose import Next, Proposal
-from sweeps.choose.curves import NEWEST, Ends, Reports
+from sweeps.choose.curves import Ends, Reports
 from sweeps.choose.earlier_models import EarlierModels
 from sweeps.choose.out_of_memory import OutOfMemory
 from sweeps.choose.proposals import Proposals
@@ -29,6 +29,7 @@ from sweeps.record.space import SearchSpace, canonical
 from sweeps.record.study import By, StudySnapshot, TrialRecord
 from sweeps.trial.job import Outcome, Point, State
 
+_MAX_CURVES = 200  # newest completed trials whose curves count, because the cost grows with their number
 _MAX_DRAWS = 5  # draws for one trial, before the nearest untried point is used
 
 
@@ -217,7 +218,7 @@ class Sampler:
         """Return what the newest curves show about ends, and the losses of the results with estimates."""
         losses = [loss for loss, _, _ in self._results]
         completed = [i for i, loss in enumerate(losses) if loss < math.inf]
-        oldest = min(completed[-NEWEST:], default=0)
+        oldest = min(completed[-_MAX_CURVES:], default=0)
         curves = [
             self._reports.curve(study.rows[trial]) if i >= oldest or loss == math.inf else {}
             for i, (trial, loss) in enumerate(zip(self._numbers, losses, strict=True))
