@@ -95,7 +95,7 @@ def _files_beside(study: StudySnapshot, definition: Definition, top: Path, app: 
     problems += [f"{file} is not in the bundle, because the file exceeds {_MOST_BYTES / 1e6:g} MB" for file in large]
     if earlier := definition.search.get("learn_from"):
         lacking = f"the studies of hydra.sweeper.learn_from are not in the bundle: {earlier}."
-        problems.append(f"{lacking} To reproduce without them, add hydra.sweeper.learn_from=[]")
+        problems.append(f"{lacking} To reproduce without them, add 'hydra.sweeper.learn_from=[]'")
     return [file for file in files if file not in large], problems
 
 

@@ -36,6 +36,6 @@ def checked(attributes: Mapping[str, Any], number: int) -> dict[str, Any]:
         except Exception as error:  # because a damaged pickle may raise anything
             raise UserError(
                 f"trial {number}: its record of {prefix}{_MARK} is damaged, or another user wrote it: {error}\n"
-                "Search on in a new study, from this one's results: hydra.sweeper.learn_from=[NAME]"
+                "Search on in a new study, from this one's results: 'hydra.sweeper.learn_from=[NAME]'"
             ) from error
     return dict(attributes)
