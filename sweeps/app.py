@@ -205,7 +205,10 @@ def _explain(error: Exception, config_dir: Path) -> str:
     """Return an error of Hydra in two lines, by the configuration with the typed choices and without typed values."""
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(config_dir), **VERSION_BASE):
-        config = compose("config", return_hydra_config=True)
+        try:
+            config = compose("config", return_hydra_config=True)
+        except HydraException:  # because the configuration itself is wrong, or has another name
+            return "\n".join(str(error).splitlines()[:2])
         groups = config.hydra.runtime.choices
         typed = {group: value for group, _, value in (word.partition("=") for word in sys.argv[1:])}
         if advice := _explain_lacking(error, typed, [group for group in typed if group in groups]):

@@ -114,6 +114,8 @@ class SweeperConf:
             raise ValueError(f"hydra.sweeper.direction={wrong[0]}: unknown direction.\nChoose minimize or maximize")
         if not (count := len(self.directions)):
             raise ValueError("hydra.sweeper.direction=[]: the list is empty.\nType: hydra.sweeper.direction=maximize")
+        if not self.objectives:
+            raise ValueError("hydra.sweeper.objective=[]: the list is empty.\nType: hydra.sweeper.objective=accuracy")
         if len(self.objectives) != count:
             objectives, directions = counted(len(self.objectives), "objective"), counted(count, "direction")
             problem = f"hydra.sweeper.direction: {objectives}, but {directions}"
@@ -137,5 +139,6 @@ class SweeperConf:
     def objectives(self) -> tuple[str, ...]:
         """Return the names of the objectives; numbered names if the task function returns numbers."""
         count = len(self.directions)
-        names = self.objective or (["objective"] if count == 1 else [f"objective_{i}" for i in range(count)])
+        unnamed = ["objective"] if count == 1 else [f"objective_{i}" for i in range(count)]
+        names = unnamed if self.objective in (None, "") else self.objective
         return tuple(map(str, names if isinstance(names, list) else [names]))

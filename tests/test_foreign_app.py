@@ -271,6 +271,10 @@ def test_repeats_and_final_race_select_a_winner(tmp_path: Path) -> None:
             "hydra/launcher=basic: its trials report only at their ends",
         ),
         ([*SEEDS, "hydra.sweeper.direction=[minimize,minimize]"], "it needs one objective, but this study has 2"),
+        (
+            ["hydra.sweeper.objective=[]"],
+            "hydra.sweeper.objective=[]: the list is empty.\nType: hydra.sweeper.objective=",
+        ),
         (["hydra.sweeper.objective=[]", "hydra.sweeper.direction=[]"], "hydra.sweeper.direction=[]: the list is empty"),
     ],
 )

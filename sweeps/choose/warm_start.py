@@ -1,6 +1,7 @@
 """The warm start of a search: points that a person chose, and the trials of earlier studies."""
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -157,7 +158,7 @@ def _read_study(
         problem = f"its objective is {texts[0]}, but this study's is {texts[1]}"
         raise UserError(f"{setting}: {problem}.\nChoose another study.")
     study = read(folder, earlier)
-    trials, noun = [trial for trial in study.rows if trial.state in _LEARNED], "trial"
+    trials, noun = [trial for trial in study.rows if _is_learned(trial)], "trial"
     if all(parameter.key.lstrip("+") != study.seed_key.lstrip("+") for parameter in space.parameters):
         configurations = by_configuration(trials, study.seed_key)
         merged = [_merge_repeats(group.rows, group.params) for group in configurations if group.rows]
@@ -173,11 +174,15 @@ def _read_study(
     swept |= {name.partition(" under ")[0] for name in earlier.parameters}
     groups = tuple(f"{key}." for key in swept)
     fixed = [key for key in before | now if key and key not in swept and not key.startswith(groups)]
-    changed = [key for key in fixed if before.get(key) != now.get(key)]
+    changed = [key for key in fixed if _parse_value(before.get(key)) != _parse_value(now.get(key))]
     if changed:
         texts = [f"{key}={before.get(key, '(nothing)')}, not {now.get(key, '(nothing)')}" for key in changed[:5]]
         note += f"; its configuration differs: {'; '.join(texts)}{' ...' * (len(changed) > 5)}"
     return points, note
+
+
+def _is_learned(trial: TrialRecord) -> bool:
+    return trial.state in _LEARNED and all(map(math.isfinite, trial.objective))
 
 
 def _merge_repeats(trials: list[TrialRecord], params: Point) -> TrialRecord:
@@ -202,7 +207,7 @@ def _to_space(
             if not (matches := parameter.find(value)):
                 return None
             point[parameter.key] = matches[0]
-    if any(now.get(name) != (value if isinstance(value, str) else text_of(value)) for name, value in left.items()):
+    if any(_parse_value(now.get(name)) != value and now.get(name) != value for name, value in left.items()):
         return None
     return EarlierTrial(point, trial.state, trial.objective) if space.contains(point) else None
 

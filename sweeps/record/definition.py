@@ -18,7 +18,8 @@ from sweeps.errors import UserError
 from sweeps.files import CorruptFile, is_private, quarantine, read_json, write_whole
 from sweeps.record.extension import add_extension, well_formed
 from sweeps.record.followed import by_default, followed, source, written
-from sweeps.record.space import Choice, Parameter, SearchSpace, canonical, is_grid, quoted, text_of
+from sweeps.record.listed import only_adds
+from sweeps.record.space import Choice, Parameter, SearchSpace, is_grid, quoted, text_of
 from sweeps.secrets import mask_value
 from sweeps.settings import SweeperConf
 from sweeps.trial.job import Point
@@ -97,7 +98,7 @@ class Definition:
     def _is_extended_by(self, other: "Definition", key: str) -> bool:
         """Return whether the value of this key in `other` adds trials, and changes none."""
         if key == "hydra.sweeper.points":
-            return {*map(canonical, self.listed)} <= {*map(canonical, other.listed)}
+            return only_adds(self.listed, other.listed, self.parameters)
         if key == "hydra.sweeper.exclude":
             return {*other.exclude} <= {*self.exclude}
         if key not in self.parameters or key not in other.parameters:
@@ -118,8 +119,7 @@ def define(
     search |= {"points": json.dumps(space.listed)} if space.listed else {}
     search |= {"exclude": json.dumps(settings.exclude)} if settings.exclude else {}
     search |= {"repeats": str(settings.repeats)} if settings.repeats > 1 and not is_grid(settings) else {}
-    if settings.final_race:
-        search |= {"final_race": str(settings.final_race), "final_race_seeds": str(settings.final_race_seeds)}
+    search |= {name: str(getattr(settings, name)) for name in ("final_race", "final_race_seeds") if settings.final_race}
     return Definition(
         name,
         command=[text for text in sys.orig_argv if not text.startswith(f"{_NAME}=")],

@@ -43,6 +43,8 @@ class Exclusion:
         self.ordered: list[str] = []  # keys whose order with a number or with another key is compared
         self.first_unknown = ""  # first name that is compared like a key, and is none
         try:
+            if not isinstance(text, str):
+                raise ValueError(text)
             parsed = ast.parse(_SINGLE_EQUAL.sub(lambda match: match[1] or "==", text.strip()), mode="eval")
             self._truth = self._compile(parsed.body)
         except (SyntaxError, ValueError, MemoryError, RecursionError) as error:

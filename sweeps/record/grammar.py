@@ -176,11 +176,12 @@ def _parameter(override: Override, condition: Condition | None) -> Parameter:
     if isinstance(sweep, RangeSweep):
         start, stop, step = sweep.start or 0, sweep.stop or 0, sweep.step
         if step == 0 or not all(map(math.isfinite, (start, stop, step))):
-            raise UserError(f"{override.input_line} has no end.\nType a start, a stop and a step: {key}=range(1,10,2)")
+            advice = f"Type a start, a stop and a step: '{key}=range(1,10,2)'"
+            raise UserError(f"{override.input_line} has no end.\n{advice}")
         if (count := abs((stop - start) / step)) > 1e6:
             raise UserError(f"{override.input_line} has {count:.3g} values, more than a million. Use a larger step")
     if isinstance(sweep, Logspace) and sweep.problem:
-        raise UserError(f"{override.input_line}: {sweep.problem}.\nType, for example: {key}=logspace(1e-4,1e-1,7)")
+        raise UserError(f"{override.input_line}: {sweep.problem}.\nType, for example: '{key}=logspace(1e-4,1e-1,7)'")
     elements = list(override.sweep_iterator()) if override.is_sweep_override() else [override._value]
     if not elements:
         raise UserError(f"{override.input_line} has no values: nothing would run")
@@ -203,7 +204,7 @@ def _interval(key: str, sweep: IntervalSweep, condition: Condition | None) -> In
         example = shlex.quote(f"{key}=tag(log, {interval})" if log or "int" not in unknown else f"{key}={interval}")
         raise UserError(f"{key}: unknown tag({unknown[0]}, ...).\nRemove it, or type {example}")
     if low is None or high is None or not math.isfinite(high - low):
-        raise UserError(f"{key}=interval({low}, {high}) has no end.\nType both ends: {key}=interval(0.1,1.0)")
+        raise UserError(f"{key}=interval({low}, {high}) has no end.\nType both ends: '{key}=interval(0.1,1.0)'")
     if low >= high:
         advice = f"Type: '{key}=interval({high}, {low})'" if low > high else f"For this value alone, type: {key}={low}"
         raise UserError(f"{key}=interval({low}, {high}): the first number must be the smaller one.\n{advice}")

@@ -1,11 +1,12 @@
 """Points whose values go together: listed points, and the rows of zip(...)."""
 
+import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, product
 
-from sweeps.record.parameters import canonical
+from sweeps.record.parameters import canonical, text_of
 from sweeps.trial.job import Point, Value
 
 
@@ -50,3 +51,18 @@ class Listed:
             for key, value in point.items():
                 indices.setdefault(canonical({key: value}), set()).add(i)
         return indices
+
+
+def only_adds(old: Sequence[Point], new: Sequence[Point], texts: Mapping[str, str]) -> bool:
+    """Return whether the `new` listed points allow all combinations of values that the `old` ones allow.
+
+    Without listed points, all combinations of the parameters' values are allowed; `texts` has the old values.
+    """
+    if old and new:
+        return {*map(canonical, old)} <= {*map(canonical, new)}
+    keys = [*dict.fromkeys(chain(*new))]
+    values = [texts.get(key, "").split(",") for key in keys]
+    if new and math.prod(map(len, values)) > len(new):
+        return False
+    rows = {tuple(text_of(point[key]) if key in point else "" for key in keys) for point in new}
+    return not new or {*product(*values)} <= rows

@@ -116,7 +116,7 @@ class Choosing:
         begun = sum(trial.by is By.SAMPLER and trial.of is None for trial in study.rows)
         left = [point for point in self.start if not any(point.items() <= row.params.items() for row in study.rows)]
         late = begun + len(left) - (self._settings.n_trials or 0)
-        if not begun or late <= 0:
+        if not begun or not left or late <= 0:
             return ""
         return (
             f"hydra.sweeper.start: {late} of its points cannot be tried: {counted(begun, 'trial')} began before.\n"

@@ -127,7 +127,8 @@ def _advise_section(word: str, config: DictConfig) -> str:
     key = typed.removesuffix("=...")
     if key in keys(config) and (followed := source(config, key)) != key:
         return f" Did you mean '{followed}'?"
-    owner = "the sweeper" if ".sweeper." in typed else typed.split()[0] if " " in typed else "the launcher"
+    sweeper = re.match(r"hydra[./]sweeper\W", typed)
+    owner = "the sweeper" if sweeper else typed.split()[0] if " " in typed else "the launcher"
     return f" It is a setting of {owner}.\nType: -m {typed}"
 
 

@@ -82,6 +82,8 @@ def _words_of(grid: Any) -> list[str]:
     """Return a grid of hydra.sweeper.also as words. Raises UserError if it is neither text nor a mapping."""
     with suppress(ValueError):
         words = _lines(grid) if isinstance(grid, dict) else shlex.split(grid) if isinstance(grid, str) else []
+        if setting := next((word for word in words if word.lstrip("+~").startswith(("hydra.", "hydra/"))), ""):
+            raise UserError(f"hydra.sweeper.also: {setting}: all trials share a setting of Hydra.\nType it outside")
         if words and all("=" in word for word in words):
             return words
     raise UserError(
@@ -163,14 +165,16 @@ def _refuse_untried(space: SearchSpace, config: DictConfig) -> None:
 def refuse_narrowing(condition: str, space: SearchSpace, study: StudySnapshot) -> None:
     """Raise UserError if a condition is wrong, or would leave no untried point of a study that has begun."""
     narrowed = space.with_excluded([*(exclusion.text for exclusion in space.excluded), condition])
-    if not has_untried(narrowed, study):
-        advice = f"To start no further trial, type: {sweeps_line('stop', study.folder)}"
-        raise UserError(f"exclude '{condition}': no untried point is left.\n{advice}")
     alone = replace(narrowed, excluded=narrowed.excluded[-1:])  # because earlier conditions were accepted
     _refuse_exclusions(alone)
     if condition in _unused_exclusions(alone):
         swept = " ".join(f"{parameter.key}={parameter.typed}" for parameter in space.parameters)
         raise UserError(f"exclude '{condition}': it holds for no point.\nCompare with values that are swept: {swept}")
+    if not has_untried(space, study):
+        raise UserError(f"exclude '{condition}': all points were tried.\nTo add points: hydra.sweeper.extend=true")
+    if not has_untried(narrowed, study):
+        advice = f"To start no further trial, type: {sweeps_line('stop', study.folder)}"
+        raise UserError(f"exclude '{condition}': no untried point is left.\n{advice}")
 
 
 def _value_of(key: str, config: DictConfig) -> str | None:

@@ -149,6 +149,7 @@ def test_request_of_an_earlier_version_is_read(tmp_path: Path) -> None:
         ("xx > 1", "'xx > 1' has xx, which is not swept.\nDid you mean x?"),
         ("x >", "'x >' cannot be read.\nCompare swept keys"),
         ("__import__('os')", "cannot be read"),
+        ({"x": 1}, "'{'x': 1}' cannot be read.\nCompare swept keys"),
         ("x=9", "has x=9, which no trial has.\nChoose among: 1,2,3"),
         ("x>3", "exclude 'x>3': it holds for no point.\nCompare with values that are swept: x=1,2,3"),
         ("x>1", "exclude 'x>1': no untried point is left.\nTo start no further trial, type: .* stop .*s"),

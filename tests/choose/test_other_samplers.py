@@ -3,10 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import optuna
 import pytest
+from optuna.distributions import FloatDistribution, IntDistribution
 
 from sweeps.choose.sampler.build import Samplers
+from sweeps.choose.sampler.encoding import in_distribution
 from sweeps.errors import UserError
 from tests.choose.asked import space
 from tests.command_lines import SEARCH, rows, run, theirs
@@ -27,6 +30,10 @@ def make_tpe(seed: int) -> optuna.samplers.BaseSampler:
     return optuna.samplers.TPESampler(seed=seed, multivariate=False)
 
 
+def make_random() -> optuna.samplers.BaseSampler:
+    return optuna.samplers.RandomSampler()
+
+
 def make_number() -> int:
     return 3
 
@@ -39,6 +46,20 @@ def test_function_makes_the_sampler_of_each_trial() -> None:
     made = samplers(f"{__name__}.make_tpe", seed=1)
     assert made.kind is optuna.samplers.TPESampler
     assert made.sampler(20, 20) is not made.sampler(21, 21)
+
+
+def test_function_without_a_seed_makes_one_sampler() -> None:
+    made = samplers(f"{__name__}.make_random", seed=None)
+    assert made.sampler(20, 20) is made.sampler(21, 21)
+
+
+@pytest.mark.parametrize("value", [1000.0, np.inf, np.nan, -0.1, "hello", None])
+def test_value_outside_of_the_space_is_refused(value: Any) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        in_distribution("x", value, FloatDistribution(0, 1))
+    assert type(in_distribution("x", np.float32(0.5), FloatDistribution(0, 1))) is float
+    with pytest.raises(ValueError, match=r"its value y=-1 is outside of IntDistribution"):
+        in_distribution("y", -1, IntDistribution(0, 2))
 
 
 @pytest.mark.parametrize(
@@ -68,9 +89,7 @@ def test_study_of_a_sampler_that_raises_is_resumed(tmp_path: Path) -> None:
     extra = {"PYTHONPATH": str(tmp_path)}
     stopped = run(line, tmp_path, extra)
     assert stopped.code == 3
-    assert (
-        "theirs.Raising: it raised LookupError: no third point\nNo trial is lost. Correct the sampler" in stopped.said
-    )
+    assert "theirs.Raising: it raised LookupError: no third point\nNo trial is lost. Correct its code" in stopped.said
     assert "Traceback" not in stopped.said
     before = [row.params for row in rows(stopped.study())]
     (tmp_path / "corrected").touch()

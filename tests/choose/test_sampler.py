@@ -564,6 +564,15 @@ def test_repeats_do_not_run_for_ever(make: MakeSearch) -> None:
     assert [trial.state.name for trial in told(search, "Default") if trial.params] == ["COMPLETE"] * 4
 
 
+def test_pruner_that_raises_ends_in_two_lines(make: MakeSearch) -> None:
+    pruner = {"_target_": "optuna.pruners.HyperbandPruner", "max_resource": 0}
+    search = make("x=interval(0.0,1.0)", n_trials=4, pruner=pruner)
+    row = search.ask()
+    assert row and search.pruner
+    with pytest.raises(UserError, match=r"^hydra.sweeper.pruner._target_=.*HyperbandPruner: it raised .*\nNo trial "):
+        search.pruner.report(row.number, 1, 1.0)
+
+
 @pytest.mark.parametrize("reports", [False, True])
 def test_pruned_trials_count_by_their_reports_and_else_as_bad(make: MakeSearch, reports: bool) -> None:
     lines = ["x=interval(0.0,1.0)"]

@@ -276,6 +276,11 @@ def test_nested_targets_are_called_without_a_warning() -> None:
         ("lr=interval(0,1)", {"exclude": ["lr=5"]}, "lr=5, which no trial has.\nChoose among: interval(0,1)"),
         ("seed=1,2", {"exclude": ["seed>0"]}, "leaves no point to try: seed>0.\nRemove a condition"),
         ("optimizer=zip(lr=[1,2],seed=[1,2])", {}, "would not be set.\nChoose another name, as in optimizer_and_more"),
+        (
+            "seed=1,2",
+            {"also": ["seed=3 hydra.job.name=x"]},
+            "hydra.job.name=x: all trials share a setting of Hydra.\nType",
+        ),
         ("seed=1,2", {"also": ["seed"]}, "hydra.sweeper.also: 'seed' is not a grid.\nType each as text"),
         ("seed=1,2", {"also": ["+a=1", "a=2"]}, "is typed twice, in zip(...) or hydra.sweeper.also.\nRemove one"),
         ("lr=interval(0,1)", {"also": ["seed=5"]}, "a search needs seed in each grid.\nType it in each, as in seed=0"),

@@ -8,9 +8,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from sweeps.errors import UserError
 from sweeps.record.grammar import space_of
+from sweeps.record.listed import only_adds
 from sweeps.record.space import canonical
 from sweeps.settings import SweeperConf
 from sweeps.study.listed_points import read_listed
+from sweeps.trial.job import Point
 from tests.command_lines import rows, run, theirs
 from tests.study.test_search_space import space
 
@@ -88,6 +90,23 @@ def test_search_has_no_listed_points() -> None:
     settings = SweeperConf(points=[{"a": 1}], sampler={"_target_": "optuna.samplers.TPESampler"})
     with pytest.raises(UserError, match=r"a search chooses its points\.\nUse hydra\.sweeper\.start"):
         read_listed(settings, Composer(), space("a=1,2"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "old, new, adds",
+    [
+        ([], [], True),
+        ([{"x": 1}], [{"x": 1}, {"x": 2}], True),
+        ([{"x": 1}], [{"x": 2}], False),
+        ([{"x": 1, "k": 2}], [], True),
+        ([], [{"x": 1, "k": 2}, {"x": 2, "k": 2}], False),
+        ([], [{"x": x, "k": k} for x in (1, 2) for k in (2, 3)], True),
+        ([], [{"x": 1, "new": 1}, {"x": 2}], False),
+        ([], [{"x": 1, "new": 1}, {"x": 1}, {"x": 2}], True),
+    ],
+)
+def test_listed_points_only_add_to_what_was_allowed(old: list[Point], new: list[Point], adds: bool) -> None:
+    assert only_adds(old, new, {"x": "1,2", "k": "2,3"}) is adds
 
 
 def test_study_of_listed_points_is_resumed_and_extended(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from sweeps.choose.out_of_memory import OutOfMemory
 from sweeps.choose.proposals import Proposals
 from sweeps.choose.repeats import Seeds
 from sweeps.choose.sampler.build import Samplers
+from sweeps.choose.sampler.encoding import in_distribution
 from sweeps.choose.sampler.faults import explain_faults
 from sweeps.choose.sampler.fed_study import CONSTRAINED, FedStudy
 from sweeps.choose.sampler.outcomes import ConfigurationOutcomes, is_blamed, is_placeholder
@@ -247,6 +248,7 @@ class Sampler:
                     frozen.params[name] = relative[name]
                 else:
                     frozen.params[name] = sampler.sample_independent(study, frozen, name, distribution)
+            frozen.params[name] = in_distribution(name, frozen.params[name], distribution)
             value = encoding.decode(name, frozen.params[name])
             point |= self._space.fit(parameter, value, {**start, **point})
         return point

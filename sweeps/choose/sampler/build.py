@@ -82,7 +82,9 @@ class Samplers:
 
     def __init__(self, conf: Any, directions: Sequence[str], space: SearchSpace, name: str) -> None:
         """Read the sampler of `conf`; None is Optuna's default. Without a seed, the study's `name` decides the seed."""
-        self._conf = {"_target_": "optuna.samplers.TPESampler", **(conf or {})}
+        typed = {"_target_": "optuna.samplers.TPESampler", **(conf or {})}
+        # A null seed is left out, because not every sampler has a seed.
+        self._conf = {name: value for name, value in typed.items() if (name, value) != ("seed", None)}
         self.kind = _kind_of(self._conf)
         target = resolve_name(self._conf["_target_"])
         self._is_tpe = is_tpe = target is self.kind and issubclass(self.kind, TPESampler)  # not a function's

@@ -36,6 +36,14 @@ class Encoding:
         return decoded
 
 
+def in_distribution(name: str, value: Any, distribution: BaseDistribution) -> Any:
+    """Return the value as the distribution's type. Raises ValueError if it is outside of the distribution."""
+    internal = distribution.to_internal_repr(value)
+    if not distribution._contains(internal):
+        raise ValueError(f"its value {name}={value} is outside of {distribution}")
+    return distribution.to_external_repr(internal)
+
+
 def encoded_distribution(parameter: Parameter) -> BaseDistribution:
     """Return the distribution that a sampler chooses from: an interval, indices of ordered numbers, or categories."""
     if isinstance(parameter, Interval):

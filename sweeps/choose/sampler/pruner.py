@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field
 
 from sweeps.choose import Changes
+from sweeps.choose.sampler.faults import explain_faults
 from sweeps.choose.sampler.fed_study import FedStudy
 from sweeps.record.writer import Record
 
@@ -30,7 +31,8 @@ class Pruner:
         if frozen.state.is_finished() or step <= max(frozen.intermediate_values, default=-1):
             return False
         self.fed.storage.set_trial_intermediate_value(trial_id, step, value)
-        prunes = self.fed.pruner.prune(self.fed.load_study(None), self.fed.frozen(trial_id))
+        with explain_faults(type(self.fed.pruner)):
+            prunes = self.fed.pruner.prune(self.fed.load_study(None), self.fed.frozen(trial_id))
         attrs = dict(self.fed.frozen(trial_id).system_attrs)
         if attrs != dict(trial.memory.get("system", {})):
             self.record.store_memory(number, {**trial.memory, "system": attrs})
