@@ -83,7 +83,8 @@ def _words_of(grid: Any) -> list[str]:
     with suppress(ValueError):
         words = _lines(grid) if isinstance(grid, dict) else shlex.split(grid) if isinstance(grid, str) else []
         if setting := next((word for word in words if word.lstrip("+~").startswith(("hydra.", "hydra/"))), ""):
-            raise UserError(f"hydra.sweeper.also: {setting}: all trials share a setting of Hydra.\nType it outside")
+            problem = f"hydra.sweeper.also: {setting}: all trials share a setting of Hydra"
+            raise UserError(f"{problem}.\nType it outside of hydra.sweeper.also")
         if words and all("=" in word for word in words):
             return words
     raise UserError(
