@@ -171,10 +171,10 @@ def refuse_narrowing(condition: str, space: SearchSpace, study: StudySnapshot) -
     if condition in _unused_exclusions(alone):
         swept = " ".join(f"{parameter.key}={parameter.typed}" for parameter in space.parameters)
         raise UserError(f"exclude '{condition}': it holds for no point.\nCompare with values that are swept: {swept}")
-    if not has_untried(space, study):
-        raise UserError(f"exclude '{condition}': all points were tried.\nTo add points: hydra.sweeper.extend=true")
     if not has_untried(narrowed, study):
-        advice = f"To start no further trial, type: {sweeps_line('stop', study.folder)}"
+        advice = "To add values, type the study's command with them and hydra.sweeper.extend=true"
+        if has_untried(space, study):
+            advice = f"To start no further trial, type: {sweeps_line('stop', study.folder)}"
         raise UserError(f"exclude '{condition}': no untried point is left.\n{advice}")
 
 
