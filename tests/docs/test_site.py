@@ -52,6 +52,7 @@ def test_search_needs_no_server(site: Path) -> None:
         browser = playwright.chromium.launch(executable_path=chromium(), args=BROWSER_ARGUMENTS)
         page = browser.new_page()
         page.goto((site / "docs" / "faq.html").as_uri())
-        page.get_by_placeholder("Search").fill("hyperband")
+        # The search listens for keys, which `fill` does not press.
+        page.get_by_placeholder("Search").press_sequentially("hyperband")
         expect(page.locator(".md-search-result__item").first).to_contain_text("hyperband", ignore_case=True)
         browser.close()
