@@ -179,8 +179,8 @@ def test_typed_command_widens_a_running_study(tmp_path: Path) -> None:
     wait_until(lambda: all(len(steps(study / number)) > 2 for number in "01"))
     refused = lines.run(lines.theirs(*slow, "+x=1,2,3", "hydra.sweeper.extend=true"), tmp_path)
     assert refused.code == 2
-    assert refused.err.startswith(
-        "study s was started with other values: +x=1,2,3 was 1,2,4. Fixed values cannot change"
+    assert refused.err == (
+        "+x=1,2,3: study s has 4 too.\nType: +x=1,2,3,4. To try it no further: python -m sweeps exclude s x=4\n"
     )
     same = lines.run(lines.theirs(*slow, "+x=1,2,4", "hydra.sweeper.extend=true"), tmp_path)
     assert "study s is being run by process" in same.err

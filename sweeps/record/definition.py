@@ -2,12 +2,11 @@
 
 import difflib
 import json
-import re
 import shlex
 import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -16,9 +15,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, is_private, quarantine, read_json, write_whole
-from sweeps.record.extension import add_extension, well_formed
+from sweeps.record.extension import FIXED, add_extension, explain_loss, well_formed
 from sweeps.record.followed import by_default, followed, source, written
-from sweeps.record.listed import only_adds
 from sweeps.record.space import Choice, Parameter, SearchSpace, is_grid, quoted, text_of
 from sweeps.secrets import mask_value
 from sweeps.settings import SweeperConf
@@ -37,7 +35,6 @@ _MAY_CHANGE = {"sweeper/grid": ("memory_axes", "refit", "refit_all_data"), "laun
 _SAMPLER = "hydra.sweeper.sampler"
 _TPE, _DEFAULT = "optuna.samplers.TPESampler", "sweeps.choose.sampler.build.DefaultSampler"
 _SHOWN = 10
-_MAY_GROW = {"n_trials", "final_race", "final_race_seeds"}
 
 
 @dataclass(frozen=True)
@@ -77,16 +74,16 @@ class Definition:
         """Return the number of seeds that each configuration of a search runs under."""
         return int(self.search.get("repeats", 1))
 
-    def differences(self, other: "Definition", extending: bool) -> list[str]:
-        """Return the differences of `other` from this study. `extending` allows additional values and trials."""
+    def differences(self, other: "Definition") -> dict[str, str]:
+        """Return the differences of `other` from this study, in words, by the key of each."""
         old, new = self._identity(), other._identity()
         if self.version == 1 and _TPE in old.get(_SAMPLER, "") and _DEFAULT in new.get(_SAMPLER, ""):
             old[_SAMPLER] = old[_SAMPLER].replace(_TPE, _DEFAULT)  # because version 1 had this name for our sampler
-        return [
-            f"{key}={' was '.join(short_difference(new.get(key, '(nothing)'), old.get(key, '(nothing)')))}"
+        return {
+            key: f"{key}={' was '.join(short_difference(new.get(key, '(nothing)'), old.get(key, '(nothing)')))}"
             for key in old | new
-            if not _is_same(key, old.get(key), new.get(key)) and not (extending and self._is_extended_by(other, key))
-        ]
+            if not _is_same(key, old.get(key), new.get(key))
+        }
 
     def _identity(self) -> dict[str, str]:
         """Return all settings and values that may not change, as one would type them."""
@@ -94,19 +91,6 @@ class Definition:
         typed = [(key, text) for key, text in self.config.items() if key and not key.startswith(_may_change())]
         shared = {key: mask_value(key, text) for key, text in typed}  # because older versions stored secrets
         return {**{f"hydra.sweeper.{key}": value for key, value in settings.items()}, **shared, **self.parameters}
-
-    def _is_extended_by(self, other: "Definition", key: str) -> bool:
-        """Return whether the value of this key in `other` adds trials, and changes none."""
-        if key == "hydra.sweeper.points":
-            return only_adds(self.listed, other.listed, self.parameters)
-        if key == "hydra.sweeper.exclude":
-            return {*other.exclude} <= {*self.exclude}
-        if key not in self.parameters or key not in other.parameters:
-            return key.removeprefix("hydra.sweeper.") in _MAY_GROW
-        old, new = self.parameters[key], other.parameters[key]
-        if kind := _kind_of_interval(old):
-            return kind == _kind_of_interval(new)
-        return set(old.split(",")) <= set(new.split(","))
 
 
 def define(
@@ -172,7 +156,7 @@ def write_or_check(folder: Path, new: Definition, extend: bool) -> str:
     except CorruptFile as error:
         old = new
         mended = f"{error}. This command defines the study anew (old file: {quarantine(file).name})"
-    refuse_differences(old, new, extend)
+    refuse_differences(folder, old, new, extend)
     if extend or old is new:
         write_whole(file, json.dumps(asdict(add_extension(old, new)), indent=1))
         with suppress(OSError):  # because not every disk has modes
@@ -180,14 +164,20 @@ def write_or_check(folder: Path, new: Definition, extend: bool) -> str:
     return mended
 
 
-def refuse_differences(old: Definition, new: Definition, extend: bool) -> None:
+def refuse_differences(folder: Path, old: Definition, new: Definition, extend: bool) -> None:
     """Raise UserError with the first differences if a command is of another study, or does not only extend it."""
-    if differences := old.differences(new, extend):
-        shown = "; ".join(differences[:5]) + " ..." * (len(differences) > 5)
+    differences = old.differences(new)
+    if extend:
+        losses = {key: explain_loss(old, new, key, partial(sweeps_line, folder=folder)) for key in differences}
+        differences = {key: difference for key, difference in differences.items() if losses[key]}
+        if differences and FIXED not in losses.values():
+            raise UserError(next(filter(None, losses.values())))
+    if differences:
+        shown = "; ".join([*differences.values()][:5]) + " ..." * (len(differences) > 5)
         restart = f"type the command that started the study: {resume_line(old)}"
         advice = "1. choose another hydra.sweeper.study_name,"
         if extend:
-            shown += ". Fixed values cannot change, even with hydra.sweeper.extend=true"
+            shown += f". {FIXED}"
             advice += f" or 2. {restart}"
         else:
             advice += f" 2. {restart}, or 3. to add values or trials, add hydra.sweeper.extend=true"
@@ -286,12 +276,6 @@ def _values(parameter: Parameter) -> str:
     if isinstance(parameter, Choice):
         return ",".join(parameter.texts)
     return f"{'log ' * parameter.log}interval({parameter.low}, {parameter.high})"
-
-
-def _kind_of_interval(values: str) -> tuple[bool, bool] | None:
-    """Return whether an interval is logarithmic, and whether it is whole; Optuna can change neither. Else None."""
-    match = re.fullmatch(r"(log )?interval\((\S+), (\S+)\)", values)
-    return match and (bool(match[1]), all(end.lstrip("-").isdecimal() for end in match.groups()[1:]))
 
 
 def _flat(node: Any, prefix: str = "") -> list[tuple[str, str]]:

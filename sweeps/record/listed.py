@@ -1,6 +1,5 @@
 """Points whose values go together: listed points, and the rows of zip(...)."""
 
-import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
@@ -53,16 +52,18 @@ class Listed:
         return indices
 
 
-def only_adds(old: Sequence[Point], new: Sequence[Point], texts: Mapping[str, str]) -> bool:
-    """Return whether the `new` listed points allow all combinations of values that the `old` ones allow.
+def lost_point(old: Sequence[Point], new: Sequence[Point], texts: Mapping[str, str]) -> Point | None:
+    """Return a combination of values that the `old` listed points allow, and the `new` ones do not; None without one.
 
     Without listed points, all combinations of the parameters' values are allowed; `texts` has the old values.
     """
-    if old and new:
-        return {*map(canonical, old)} <= {*map(canonical, new)}
+    if not new:
+        return None
+    if old:
+        allowed = {*map(canonical, new)}
+        return next((point for point in old if canonical(point) not in allowed), None)
     keys = [*dict.fromkeys(chain(*new))]
-    values = [texts.get(key, "").split(",") for key in keys]
-    if new and math.prod(map(len, values)) > len(new):
-        return False
     rows = {tuple(text_of(point[key]) if key in point else "" for key in keys) for point in new}
-    return not new or {*product(*values)} <= rows
+    combinations = product(*(texts.get(key, "").split(",") for key in keys))
+    lost = next((values for values in combinations if values not in rows), None)
+    return None if lost is None else {key: value for key, value in zip(keys, lost, strict=True) if value}

@@ -35,13 +35,13 @@ def take_over(folder: Path, wider: Definition, launcher: TrialLauncher) -> None:
         study = read(folder) if driver else wider
     except (FileNotFoundError, CorruptFile):  # because the claim of the folder names the driver
         return
-    if not study.differences(wider, extending=False):
+    if not study.differences(wider):
         return
     refuse_driver_job(folder)
     # because the driver would leave, and this command fail
     if not os.access(claim := folder / "driver.lock", os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(claim))
-    refuse_differences(study, wider, extend=True)
+    refuse_differences(folder, study, wider, extend=True)
     refuse_running_elsewhere(read_study(folder, study), launcher)
     try:
         lock = Lock(folder / _LOCK, beats=True)

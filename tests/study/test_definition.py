@@ -46,7 +46,7 @@ def test_content_is_read_as_written(tmp_path: Path) -> None:
 
 def test_differences_of_long_values_are_shown() -> None:
     old, new = (make(config={"text": f"{'a' * 99}{middle}{'a' * 99}"}) for middle in "bc")
-    (difference,) = old.differences(new, extending=False)
+    (difference,) = old.differences(new).values()
     shown, was = difference.split(" was ")
     assert ("c" in shown, "b" in was) == (True, True)
     assert len(difference) < 250
@@ -106,9 +106,9 @@ def test_settings_that_may_change_on_resume(tmp_path: Path, changes: dict[str, o
     [
         (["x=1,2"], ["x=1,2,3"], GRID, True),
         (["x=1,2"], ["x=3,2,1"], GRID, True),
-        (["x=1,2"], ["x=1,3"], GRID, False),
         (["x=1,2"], ["x=1,2", "y=1,2"], GRID, False),
-        (["x=1,2"], ["x=1,2"], {**GRID, "n_trials": 1}, True),
+        (["x=1,2"], ["x=1,2"], {**GRID, "n_trials": 2}, True),
+        (["x=0.1,2"], ["x=2,1e-1,3"], GRID, True),
         (["x=1,2"], ["x=1,2,3"], SEARCH, True),
         (["x=interval(0,1)"], ["x=interval(0,2)"], SEARCH, True),
         (["x=interval(-1e-3,1)"], ["x=interval(-2.5,1.0)"], SEARCH, True),
@@ -141,6 +141,73 @@ def test_values_that_an_extension_may_add(
     assert len(written.extended) == 1
     write_or_check(tmp_path, new, extend=True)
     assert read(tmp_path).extended == written.extended
+
+
+TO_EXCLUDE = "python -m sweeps exclude study --root {root}"
+
+
+@pytest.mark.parametrize(
+    ("before", "lines", "settings", "message"),
+    [
+        (
+            ["x=1,2,a"],
+            ["x=1,3"],
+            GRID,
+            f"x=1,3: study s has 2, a too.\nType: x=1,3,2,a. To try it no further: {TO_EXCLUDE} x=2",
+        ),
+        (
+            ["x=tag(log,interval(1e-5,1))"],
+            ["x=tag(log,interval(1e-4,1e-2))"],
+            SEARCH,
+            "x=tag(log,interval(0.0001,0.01)): study s has tag(log,interval(1e-05,1)).\n"
+            f"Type an interval that contains it. To narrow it: {TO_EXCLUDE} 'x < 0.0001 or x > 0.01'",
+        ),
+        (["+x=int(interval(1,5))"], ["+x=int(interval(0,4))"], SEARCH, f"{TO_EXCLUDE} 'x > 4'"),
+        (
+            ["x=1,2"],
+            [],
+            {**GRID, "exclude": ["x=2"]},
+            f"hydra.sweeper.exclude: 'x=2' would take points from study s.\nRemove it here, and type: {TO_EXCLUDE} x=2",
+        ),
+        (
+            ["p=zip(x=[1,2],y=[a,b])"],
+            ["p=zip(x=[1,2,2],y=[a,a,c])"],
+            GRID,
+            "x=2 y=b: study s has this point, and this command lacks it.\n"
+            f"Add it to zip(...). To try it no further: {TO_EXCLUDE} 'x=2 and y=b'",
+        ),
+        (
+            ["x=1,2,3"],
+            [],
+            {**GRID, "n_trials": 2},
+            "hydra.sweeper.n_trials=2: study s has 3.\n"
+            "Remove hydra.sweeper.n_trials. To start no further trial: python -m sweeps stop study --root {root}",
+        ),
+        (
+            ["x=interval(0,1)"],
+            [],
+            {**SEARCH, "n_trials": 4},
+            "hydra.sweeper.n_trials=4: study s has 5.\nType hydra.sweeper.n_trials=5 or more. To start no further",
+        ),
+    ],
+)
+def test_an_extension_that_takes_something_away_is_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    before: list[str],
+    lines: list[str],
+    settings: dict[str, object],
+    message: str,
+) -> None:
+    folder = tmp_path / "study"
+    folder.mkdir()
+    monkeypatch.setattr("sys.orig_argv", ["python", "sweep.py", *before])
+    first = SEARCH if settings["sampler"] == SEARCH["sampler"] else GRID
+    write_or_check(folder, make(*before, **first), extend=False)  # type: ignore[arg-type]
+    with pytest.raises(UserError) as caught:
+        write_or_check(folder, make(*(lines or before), **settings), extend=True)  # type: ignore[arg-type]
+    assert message.format(root=tmp_path) in str(caught.value)
+    assert str(caught.value).count("\n") == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\x00\xff", b"{}", b'{"name": "s"}', b'{"colour": 1}', b"{}{}"])

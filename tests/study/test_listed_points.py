@@ -8,7 +8,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from sweeps.errors import UserError
 from sweeps.record.grammar import space_of
-from sweeps.record.listed import only_adds
+from sweeps.record.listed import lost_point
 from sweeps.record.space import canonical
 from sweeps.settings import SweeperConf
 from sweeps.study.listed_points import read_listed
@@ -106,7 +106,7 @@ def test_search_has_no_listed_points() -> None:
     ],
 )
 def test_listed_points_only_add_to_what_was_allowed(old: list[Point], new: list[Point], adds: bool) -> None:
-    assert only_adds(old, new, {"x": "1,2", "k": "2,3"}) is adds
+    assert (lost_point(old, new, {"x": "1,2", "k": "2,3"}) is None) is adds
 
 
 def test_study_of_listed_points_is_resumed_and_extended(tmp_path: Path) -> None:
@@ -120,7 +120,11 @@ def test_study_of_listed_points_is_resumed_and_extended(tmp_path: Path) -> None:
     study = tmp_path / "multirun" / "s"
     assert [dict(row.params) for row in rows(study)] == [{"+x": x, "+y": y} for x in (1, 3) for y in (1, 2)]
     assert "nothing is left to do" in sweep("[{+x: 1},{+x: 3}]")
-    assert "was started with other values: hydra.sweeper.points=" in sweep("[{+x: 1}]", "hydra.sweeper.extend=true")
+    fewer = sweep("[{+x: 1}]", "hydra.sweeper.extend=true")
+    assert fewer == (
+        "x=3: study s has this point, and this command lacks it.\n"
+        "Add it to hydra.sweeper.points. To try it no further: python -m sweeps exclude s x=3\n"
+    )
     sweep("[{+x: 1},{+x: 3},{+x: 4}]", "hydra.sweeper.extend=true")
     assert [row.params["+x"] for row in rows(study)] == [1, 1, 3, 3, 4, 4]
 
