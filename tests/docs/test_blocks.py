@@ -1,6 +1,8 @@
 """Each block of README and docs is run, or is read, or has `<!-- not run: reason -->` before it."""
 
 import csv
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,12 @@ def test_blocks_of_a_page_are_run_or_read_or_have_a_reason(page: Path) -> None:
 @pytest.mark.parametrize("page", RUN)
 def test_page_has_its_test(page: str) -> None:
     assert page in (ROOT / "tests" / RUN[page]).read_text()
+
+
+def test_words_of_the_cheat_sheet_are_quoted_for_a_shell() -> None:
+    words = re.findall(r"`([^`]+)`", (ROOT / "docs" / "cheat_sheet.md").read_text())
+    assert len(words) > 40
+    subprocess.run(["bash", "-n"], input="\n".join(f"echo {word}" for word in words), text=True, check=True)
 
 
 @pytest.mark.parametrize(
