@@ -15,6 +15,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser, create_
 from hydra.core.override_parser.types import ChoiceSweep
 from hydra.errors import HydraException
 
+ZIP = "zip(optimizer=[adam,sgd], lr=[0.001,0.1])"
+"""An example that can be typed."""
 _ZIP = re.compile(r"[^=]*=\s*(?:shuffle\s*\(\s*)?zip\s*\(")
 
 
@@ -40,13 +42,16 @@ class Zip(ChoiceSweep):
 class Logspace(ChoiceSweep):
     """`count` numbers from `low` to `high`, both included, with equal ratios."""
 
-    def __init__(self, low: Any = None, high: Any = None, count: Any = None) -> None:
+    def __init__(self, low: Any = None, high: Any = None, count: Any = None, *more: Any, **named: Any) -> None:
         self.tags, self.simple_form, self.shuffle = set(), False, False
         self.low, self.high, self.count = low, high, count
+        self.needless = [*map(str, more), *(f"{name}={value}" for name, value in named.items())]
 
     @property
     def problem(self) -> str:
         """Return what is wrong with the typed numbers; empty if nothing is."""
+        if self.needless:
+            return f"it needs low, high and count, not {self.needless[0]}"
         numbers = [number for number in (self.low, self.high, self.count) if type(number) in (int, float)]
         if len(numbers) < 3 or not all(0 < end < float("inf") for end in (self.low, self.high)):
             return "it needs two ends above 0 and a count"

@@ -5,6 +5,7 @@ Names are those of hydra-optuna-sweeper and hydra-submitit-launcher, so that a c
 
 import difflib
 import math
+import re
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
@@ -63,7 +64,7 @@ def read(node: DictConfig, kind: type[Settings]) -> Settings:
 
 def suggest_setting(word: str) -> str:
     """Return what to type for a setting in the wrong group, or with another tool's name; empty if `word` is right."""
-    section, _, name = word.rpartition(".")
+    section, _, name = re.sub(r"^hydra[./](?=[^./]*$)", "", word).rpartition(".")
     name = FOREIGN_NAMES.get(name, name) if section else name
     slurm = "hydra/launcher=slurm hydra.launcher"
     sections = {"hydra.sweeper": SweeperConf, "hydra.launcher": LocalLauncherConf, slurm: SlurmLauncherConf}

@@ -26,7 +26,7 @@ from hydra.core.override_parser.types import (
 from hydra.errors import HydraException
 
 from sweeps.errors import UserError
-from sweeps.hydra_functions import Logspace, Zip
+from sweeps.hydra_functions import ZIP, Logspace, Zip
 from sweeps.record.space import Choice, Condition, Interval, Parameter, SearchSpace, canonical, text_of
 from sweeps.trial.job import Point, Value
 from sweeps.wording import counted
@@ -82,7 +82,7 @@ def _rows(override: Override) -> list[Row]:
     if len(members) < 2 or len({*lengths.values()}) > 1:
         counts = ", ".join(f"{key} has {counted(length, 'value')}" for key, length in lengths.items())
         problem = f"zip(...) needs two or more keys of equal length, but {counts or 'it has none'}"
-        raise UserError(f"{name}: {problem}.\nType, for example: '{name}=zip(optimizer=[adam,sgd], lr=[0.001,0.1])'")
+        raise UserError(f"{name}: {problem}.\nType, for example: '{name}={ZIP}'")
     pairs = [zip(member.values, member.texts, strict=True) for member in members]
     rows = [dict(zip(lengths, row, strict=True)) for row in zip(*pairs, strict=True)]
     sweep.order(rows, str(override.input_line))

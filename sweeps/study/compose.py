@@ -49,7 +49,9 @@ class Composer:
             hydra_parts.set_typed(config, overrides, parsed, number)
             return config
         except (HydraException, OmegaConfBaseException) as error:
-            raise UserError(explain(error, self._master)) from error
+            composed = self._composed.get(groups)  # not `config`, in which some values are set
+            chosen = pickle.loads(composed) if composed else self._master  # noqa: S301
+            raise UserError(explain(error, chosen)) from error
 
     def parse(self, lines: Sequence[str]) -> list[Override]:
         """Parse lines by Hydra's grammar. Raises UserError for a line that the grammar does not allow."""

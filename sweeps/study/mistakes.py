@@ -9,6 +9,7 @@ from typing import Any
 from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 
+from sweeps.hydra_functions import ZIP
 from sweeps.record.followed import source
 from sweeps.settings import FOREIGN_NAMES, suggest_setting
 
@@ -20,9 +21,10 @@ _GRAMMAR = (
 _NO_SUCH_CHOICE = re.compile(r"Could not find '(.*)'\s+Available options in '(.*)':\n([^:]*)\nConfig search path")
 _NOTES = ("full_key: ", "object_type=", "reference_type=")  # lines that OmegaConf adds below its message
 _MOST_LETTERS = 600
-_TEXTS = {
-    "hydra.sweeper.exclude": 'hydra.sweeper.exclude=["lr<0.001 and batch_size=64"]',
-    "hydra.sweeper.also": 'hydra.sweeper.also=["optimizer=adam lr=0.001,0.01"]',
+_LISTS = {
+    "hydra.sweeper.exclude": ("texts in quotes", '["lr<0.001 and batch_size=64"]'),
+    "hydra.sweeper.also": ("texts in quotes", '["optimizer=adam lr=0.001,0.01"]'),
+    "hydra.sweeper.start": ("points in braces", "[{lr: 0.001, batch_size: 64}]"),
 }
 _TYPES = {"Float": ("a number", "0.1"), "Integer": ("a whole number", "1")}  # OmegaConf's names
 
@@ -32,8 +34,11 @@ def explain(error: Exception, config: DictConfig) -> str:
     if isinstance(error, OverrideParseException):
         reasons = [line for line in error.message.splitlines() if " while evaluating " in line]
         reason = f": {reasons[0].partition(' while evaluating ')[2]}" if reasons else ""
-        advice = _advise_section(error.override, config) or _advise_list(error.override) or f"\n{_GRAMMAR}"
-        return f"'{error.override}' cannot be read{reason}{advice}"
+        typed = str(error.override)
+        advice = _advise_list(typed) or _advise_zip(typed, reason, config) or f"\n{_GRAMMAR}"
+        if section := _advise_section(typed, config):
+            advice = f".{section}"
+        return f"'{typed}' cannot be read{reason}{advice}"
     lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines()]
     if lines[0].startswith("Could not override '"):
         return _explain_key(lines[0].split("'")[1], lines[1].split(" use ")[-1], config)
@@ -52,18 +57,32 @@ def closest(word: str, words: Iterable[str]) -> str:
     return next(iter([*swapped, *matches]), "")
 
 
-def explain_lacking(group: str, having: Sequence[str], lacking: Sequence[str], key: str, typed: str) -> str:
-    """Return that only some choices of a swept group have a key, and how to sweep the key under these choices."""
+def explain_lacking(
+    group: str, having: Sequence[str], lacking: Sequence[str], key: str, typed: str, together: bool = False
+) -> str:
+    """Return that only some choices of a swept group have a key, and how to sweep the key under these choices.
+
+    With `together` the key was typed in zip(...) or in hydra.sweeper.also.
+    """
+    problem = f"{group}={','.join(lacking)} has no '{key}'."
+    if together:
+        grid = shlex.quote(f'hydra.sweeper.also=["{group}={",".join(having)} {key}={typed}"]')
+        return f"{problem} Type {key} in a grid with {group}={','.join(having)} alone, as in:\n{grid}"
     condition = f"{group}={','.join(having)}".replace("=", r"\=").replace(",", r"\,")
     declared = f'+{CONDITIONS}={{{condition}: {{{key}: "{typed}"}}}}'
-    return f"{group}={','.join(lacking)} has no '{key}'. In place of {key}={typed} type:\n{shlex.quote(declared)}"
+    return f"{problem} In place of {key}={typed} type:\n{shlex.quote(declared)}"
 
 
 def _explain_key(key: str, to_add: str, config: DictConfig) -> str:
     if key not in keys(config):
         closed = key.startswith(("hydra.launcher.", "hydra.sweeper.")) and "param" not in key
         add = "" if closed else f"\nTo add a new key: {to_add}"
-        return f"'{key}' is not in the configuration.{_advise_section(key, config) or _advise_key(key, config) + add}"
+        choices = OmegaConf.select(config, "hydra.runtime.choices", default={})
+        chosen = [f" with {group}={choice}" for group, choice in choices.items() if key.startswith(f"{group}.")]
+        if advice := _advise_section(key, config):
+            word, value = re.split("[./]", key)[-1], to_add.partition("=")[2]
+            advice = advice.replace(f"{word}=...", f"{word}={shlex.quote(value)}")  # not of another tool's name
+        return f"'{key}' is not in the configuration{''.join(chosen)}.{advice or _advise_key(key, config) + add}"
     if to_add.partition("=")[2].startswith("{"):
         return f"'{key}' is in the configuration, without these parts\nTo add them: {shlex.quote(to_add)}"
     return f"'{key}' is not in the configuration. Another typed value replaces its section\nRemove one of the two"
@@ -106,9 +125,17 @@ def _shorten(error: Exception, lines: list[str], config: DictConfig) -> str:
 
 
 def _advise_list(typed: str) -> str:
-    """Return how to type a list of texts; empty for other settings."""
-    example = _TEXTS.get(typed.partition("=")[0])
-    return f"\nType a list of texts in quotes, as in {shlex.quote(example)}" if example else ""
+    """Return how to type a list of texts or points; empty for other settings."""
+    key = typed.partition("=")[0]
+    items, example = _LISTS.get(key, ("", ""))
+    return f"\nType a list of {items}, as in {shlex.quote(f'{key}={example}')}" if items else ""
+
+
+def _advise_zip(typed: str, reason: str, config: DictConfig) -> str:
+    """Return how to type zip(...); empty if the reason is another."""
+    name = typed.partition("=")[0]
+    name = f"{name}_and_more" if name in keys(config) else name  # because that key would not be set
+    return f".\nType, for example: '{name}={ZIP}'" if " zip(...)" in reason else ""
 
 
 def _advise_type(typed: str, problem: str) -> str:

@@ -265,7 +265,8 @@ def _lacking(error: UserError, space: SearchSpace, compose: Check) -> UserError 
         having = [text for text, chosen in pairs if _passes(compose, {group.key: chosen, **value})]
         lacking = [text for text in group.texts if text not in having]
         if having and lacking:
-            return UserError(explain_lacking(group.key, having, lacking, key, typed[key]))
+            together = key in chain(*space.listed)
+            return UserError(explain_lacking(group.key, having, lacking, key, typed[key], together))
     return None
 
 
@@ -273,6 +274,8 @@ def _with_typed(error: UserError, space: SearchSpace) -> UserError:
     """Return the error with the typed values in its advice to add a key, instead of the value of one point."""
     for parameter in space.parameters:
         problem, advice, _ = str(error).partition(f"\nTo add a new key: +{parameter.key}=")
+        if advice and parameter.key in chain(*space.listed):
+            return UserError(f"{problem}\nTo add a new key, type in its place: +{parameter.key}")
         if advice and not parameter.condition:
             return UserError(f"{problem}\nTo add a new key: {shlex.quote(f'+{parameter.key}={parameter.typed}')}")
     return error
