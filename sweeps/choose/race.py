@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 
 from sweeps.choose import Changes, Next, Proposal
 from sweeps.choose.repeats import Seeds
-from sweeps.record.comparison import race
+from sweeps.record.comparison import FIRST_TEST, race
 from sweeps.record.configurations import Configuration, by_configuration, candidates
 from sweeps.record.study import By, StudySnapshot, TrialRecord
+from sweeps.wording import counted
 
 
 @dataclass
@@ -45,9 +46,10 @@ class Race:
         return Next(waits=bool(standing.todo))
 
     def _announce(self, racing: Sequence[Configuration]) -> str:
-        fresh, names = self.seeds.fresh, "; ".join(configuration.name for configuration in racing)
+        fresh = self.seeds.fresh if len(racing) > 1 else self.seeds.fresh[:FIRST_TEST]
+        names = "; ".join(configuration.name for configuration in racing)
         seeds = f"up to {len(fresh)} fresh seeds each (first seed: {fresh[0]})"
-        return f"final race: {len(racing)} configurations, {seeds}: {names}"
+        return f"final race: {counted(len(racing), 'configuration')}, {seeds}: {names}"
 
 
 def _is_abandoned(trial: TrialRecord, study: StudySnapshot) -> bool:

@@ -18,6 +18,7 @@ from sweeps.choose.repeats import Seeds
 from sweeps.errors import Infeasible, UserError
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher
+from sweeps.record.comparison import FIRST_TEST
 from sweeps.record.definition import ARCHIVE, as_typed, resumed_sampler
 from sweeps.record.narrowed import narrow
 from sweeps.record.space import Choice, SearchSpace, is_grid
@@ -265,11 +266,10 @@ def _describe_seeds(settings: SweeperConf, seeds: Seeds) -> Iterator[str]:
         values = ",".join(map(str, seeds.repeated))
         yield f"each configuration runs {settings.repeats} times, with {settings.seed_key}={values}{counts}"
     if settings.final_race:
-        first, *_, last = seeds.fresh
-        yield (
-            f"after all other trials the best {settings.final_race} configurations run with "
-            f"{settings.seed_key}={first} to {last}, until a test separates them"
-        )
+        fresh, best, until = seeds.fresh, f"{settings.final_race} configurations run", ", until a test separates them"
+        if settings.final_race == 1:
+            fresh, best, until = seeds.fresh[:FIRST_TEST], "configuration runs", ""
+        yield f"after all other trials the best {best} with {settings.seed_key}={fresh[0]} to {fresh[-1]}{until}"
 
 
 def _likely_mistakes(settings: SweeperConf, space: SearchSpace, words: Sequence[str]) -> Iterator[str]:

@@ -208,6 +208,12 @@ def test_the_best_run_on_under_fresh_seeds(
     assert resumed.summary.total == done.summary.total
 
 
+def test_race_of_one_configuration_has_three_seeds(make_study: MakeStudy, clock: Clock) -> None:
+    done = make_study("x=1,2", "seed=0", final_race=1).drive(FakeLauncher(judged(noisy), clock, 1))
+    assert [row.params for row in done.summary.rows if row.race] == [{"x": 1, "seed": seed} for seed in (1, 2, 3)]
+    assert "final race: 1 configuration, up to 3 fresh seeds each (first seed: 1): x=1" in done.out
+
+
 def test_race_continues_by_seed_until_a_test_decides(make_study: MakeStudy, clock: Clock) -> None:
     def alike(point: Point) -> float:
         return noisy({**point, "x": 1}) + int(str(point["x"])) / 1e6 * (-1) ** int(str(point.get("seed", 0)))

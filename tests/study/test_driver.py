@@ -298,6 +298,22 @@ def test_a_preview_counts_what_cannot_run_here(
     assert not (tmp_path / "multirun").exists()
 
 
+@pytest.mark.parametrize(
+    ("count", "race"),
+    [
+        (1, "the best configuration runs with seed=1 to 3\n"),
+        (2, "the best 2 configurations run with seed=1 to 5, until a test separates them\n"),
+    ],
+)
+def test_a_preview_announces_the_race(
+    run: Run, clock: Clock, tmp_path: Path, capsys: pytest.CaptureFixture[str], count: int, race: str
+) -> None:
+    (tmp_path / "conf" / "config.yaml").write_text("x: 1\nseed: 0\n")
+    words = (f"hydra.sweeper.final_race={count}", "hydra.sweeper.preview=true")
+    run(FakeLauncher(trains(), clock), *words, sweep="x=1,2")
+    assert f"after all other trials {race}" in capsys.readouterr().out
+
+
 def test_a_preview_lists_the_first_points_of_a_grid(run: Run, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("hydra.sweeper.exclude=['x=1','x>99']", "hydra.sweeper.preview=true")
     run(FakeLauncher(trains(), clock), *words, sweep="x=range(15)")
