@@ -98,7 +98,8 @@ def add_point(definition: Definition, study: StudySnapshot, text: str) -> Path:
     try:
         typed = point_of(OverridesParser.create().parse_overrides(shlex.split(text)))
     except (HydraException, ValueError) as error:
-        raise UserError(f"--add '{text}' cannot be parsed: {error}".partition("\n")[0]) from error
+        problem = f"--add '{text}' cannot be parsed: {error}".partition("\n")[0]
+        raise UserError(f"{problem}.\nType key=value for each of: {', '.join(keys)}") from error
     if not typed or (wrong := [key for key in typed if key.lstrip("+") not in keys]):
         problem = f"study {study.name} does not sweep {wrong[0]}" if typed else "there are no values"
         raise UserError(f"--add '{text}': {problem}.\nType a value for each of: {', '.join(keys)}")

@@ -33,7 +33,7 @@ def start_points(settings: SweeperConf, space: SearchSpace) -> list[Point]:
     """Return the points of `hydra.sweeper.start`. Raises UserError if a point is not in the space or listed twice."""
     start = settings.start
     if start and is_grid(settings):
-        raise UserError("hydra.sweeper.start: a grid tries every point anyway.\nAdd hydra/sweeper=optuna to search.")
+        raise _needs_a_search("hydra.sweeper.start")
     if len(start) > (settings.n_trials or 0):
         problem = f"hydra.sweeper.start: {len(start)} points, but hydra.sweeper.n_trials={settings.n_trials}"
         raise UserError(f"{problem}.\nType hydra.sweeper.n_trials={len(start)} or more.")
@@ -45,6 +45,11 @@ def start_points(settings: SweeperConf, space: SearchSpace) -> list[Point]:
             raise UserError(f"hydra.sweeper.start: {text_of(dict(point))} is not in the search space.\nRemove it.")
         points[canonical(point)] = point
     return [*points.values()]
+
+
+def _needs_a_search(setting: str) -> UserError:
+    advice = "To search, type hydra/sweeper=optuna without hydra/sweeper/sampler=grid"
+    return UserError(f"{setting}: a grid tries every point anyway.\n{advice}")
 
 
 def _parse_point(typed: Mapping[str, Any], space: SearchSpace) -> Point:
@@ -109,6 +114,8 @@ def load_earlier(
     """
     if not settings.learn_from:
         return EarlierTrials(folder, [], [])
+    if is_grid(settings):
+        raise _needs_a_search("hydra.sweeper.learn_from")
     if (settings.sampler or {}).get("_target_") not in _SAMPLERS:
         raise UserError(
             "hydra.sweeper.learn_from: this sampler cannot learn from earlier studies.\n"
@@ -151,7 +158,7 @@ def _read_study(
     try:
         earlier = definition.read(folder)
     except CorruptFile as error:
-        raise UserError(f"{setting}: {error}") from error
+        raise UserError(f"{setting}: {error}.\nTo repair it, type the command that started that study") from error
     theirs, ours = (earlier.objective, earlier.directions), ([*settings.objectives], [*settings.directions])
     if theirs != ours:
         texts = [f"{' and '.join(names)} ({' and '.join(directions)})" for names, directions in (theirs, ours)]

@@ -208,7 +208,7 @@ def read(folder: Path) -> Definition:
     try:
         return Definition(**{**content, "extended": well_formed(content.get("extended"))})
     except TypeError as error:
-        raise CorruptFile(folder / _FILE, error) from error
+        raise CorruptFile(folder / _FILE, "its entries are not those of a study") from error
 
 
 def locate(name: str, root: Path) -> tuple[str, Path]:
@@ -228,7 +228,7 @@ def find(name: str, root: Path) -> tuple[Path, Definition]:
             raise UserError(f"study {name} is packed in {packed}\nUnpack it with: {unpack_line(packed)}") from None
         raise UserError(f"there is no study {name} in {root}.\n{suggest_study(name, root)}") from None
     except CorruptFile as error:
-        raise UserError(f"{error}\nTo repair it, type the command that started study {name} again") from error
+        raise UserError(f"{error}.\nTo repair it, type the command that started study {name} again") from error
 
 
 def unpack_line(packed: Path) -> str:

@@ -711,9 +711,11 @@ def test_launcher_that_cannot_start(make: MakeSearch, start: list[dict[str, Any]
     assert len(str(error.value).splitlines()) <= 2
 
 
-def test_grid_refuses_start_points(make: MakeSearch) -> None:
-    with pytest.raises(UserError, match="a grid tries every point"):
-        make("x=1,2", sampler="Grid", start=[{"x": 1}])
+def test_grid_refuses_a_warm_start(make: MakeSearch) -> None:
+    advice = "a grid tries every point anyway.\nTo search, type hydra/sweeper=optuna without hydra/sweeper/sampler=grid"
+    for setting in ({"start": [{"x": 1}]}, {"learn_from": ["before"]}):
+        with pytest.raises(UserError, match=f"^hydra.sweeper.{next(iter(setting))}: {advice}$"):
+            make("x=1,2", sampler="Grid", **setting)
 
 
 @pytest.fixture
@@ -796,6 +798,20 @@ def test_a_copy_that_was_cut_is_made_again(make: MakeSearch, make_earlier: Calla
     (tmp_path / "learned.json").write_text('[{"point":')
     assert len(make(*LINES, learn_from=[folder.name]).choosing.earlier.trials) == 30
     assert make(*LINES, learn_from=[folder.name]).choosing.earlier.notes == []
+
+
+@pytest.mark.parametrize("content", ["{", '{"colour": 1}'])
+def test_damaged_definition_of_an_earlier_study_is_named(
+    make: MakeSearch, make_earlier: Callable[..., Path], content: str
+) -> None:
+    folder = make_earlier(*LINES, outcome=bowl)
+    (folder / "study.json").write_text(content)
+    with pytest.raises(UserError) as error:
+        make(*LINES, learn_from=[folder.name])
+    problem, advice = str(error.value).splitlines()
+    assert problem.startswith(f"hydra.sweeper.learn_from={folder.name}: {folder / 'study.json'} cannot be read: ")
+    assert "__init__" not in problem
+    assert advice == "To repair it, type the command that started that study"
 
 
 @pytest.mark.parametrize(
