@@ -49,6 +49,11 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("lr=", PLAIN, ["lr=", "Float"]),
     ("lr=[", BOTH, ["'lr=['", "cannot be read", "key=value"]),
     ("batch_size=0", PLAIN, ["batch_size=0", ">= 1", "try batch_size=32"]),
+    (
+        "batch_per_gpu=8 batch_size=32",
+        BOTH,
+        ["batch_per_gpu=8 (batch_size=8) and batch_size=32 conflict.\nRemove one."],
+    ),
     ("batch_size=1.5", SWEPT, ["batch_size=1.5", "Integer"]),
     ("batch_size=5000", SWEPT, ["batch_size=5000", "larger than the training set (1250", "try batch_size=1024"]),
     ("epochs=1e3", PLAIN, ["epochs=1e3", "could not be converted to Integer.\nType a whole number, as in epochs=1"]),

@@ -66,10 +66,7 @@ def check_devices(cfg: Any) -> None:
     # Because other schedules set a batch_size of their own.
     is_constant, size = schedules.builtin_name(cfg.batch_schedule) == "constant_batch", parallel.batch_size(cfg)
     if is_constant and cfg.batch_per_gpu is not None and cfg.batch_size not in (type(cfg).batch_size, size):
-        raise ValueError(
-            f"batch_per_gpu={cfg.batch_per_gpu} (batch_size={size}) and batch_size={cfg.batch_size} conflict. "
-            "Remove one."
-        )
+        raise _batch_conflict(cfg, size)
     is_scaled, size = cfg.lr_scaling != "none", cfg.lr_batch_size
     if is_scaled != (size is not None) or (is_scaled and size < 1):
         raise ValueError(
@@ -125,8 +122,9 @@ def check_reports(trainer: Mapping[str, Any], dataset: Mapping[str, Any]) -> Non
 
 
 def check_plausible(cfg: Any) -> None:
-    """Raise ValueError for an objective never reported, a val_accuracy target above 1, and too long a warm-up."""
+    """Raise ValueError for settings without effect, an objective never reported, and a val_accuracy above 1."""
     _check_reported(cfg)
+    _check_typed_batch(cfg)
     if cfg.target is not None and cfg.target > 1 and cfg.loss.get("objective") == "val_accuracy":
         hint = f"; try target={cfg.target / 100:g}" if cfg.target <= 100 else ""
         raise ValueError(f"target={cfg.target:g}: val_accuracy is between 0 and 1{hint}")
@@ -140,6 +138,19 @@ def check_plausible(cfg: Any) -> None:
                 f"{name}={warmup:g} is longer than the training (epochs={epochs}), so that lr is never reached; "
                 f"try {name}={epochs / 10:g}"
             )
+
+
+def _check_typed_batch(cfg: Any) -> None:
+    """Raise ValueError if a typed batch_size has no effect, also if the value is the default."""
+    typed = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
+    has_batch_size = any(word.startswith("batch_size=") for word in typed)
+    if has_batch_size and cfg.batch_per_gpu is not None and cfg.batch_size != (size := parallel.batch_size(cfg)):
+        raise _batch_conflict(cfg, size)
+
+
+def _batch_conflict(cfg: Any, size: int) -> ValueError:
+    problem = f"batch_per_gpu={cfg.batch_per_gpu} (batch_size={size}) and batch_size={cfg.batch_size} conflict"
+    return ValueError(f"{problem}.\nRemove one.")
 
 
 def _check_reported(cfg: Any) -> None:

@@ -261,7 +261,7 @@ BAD_VALUES = [
     ("batch_per_gpu=0", "batch_per_gpu=0: must be >= 1, or null to use batch_size"),
     (
         "batch_per_gpu=16 nodes=2 batch_size=64",
-        "batch_per_gpu=16 (batch_size=32) and batch_size=64 conflict. Remove one.",
+        "batch_per_gpu=16 (batch_size=32) and batch_size=64 conflict.\nRemove one.",
     ),
     (
         "batch_per_gpu=700 nodes=2",
