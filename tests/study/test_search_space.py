@@ -126,6 +126,7 @@ def test_invalid_conditions_are_refused(text: str) -> None:
         ("p=zip(a=[1,2])", "needs two or more keys of equal length"),
         ("p=zip(a=[1,2],b=interval(1,2))", "b needs a list of values"),
         ("p=zip(a=[1,2],b=shuffle(1,2))", "b needs a list of values"),
+        ("x=logspace(1,2,3,4)", "needs low, high and count, not 4"),
     ],
 )
 def test_invalid_search_settings_are_refused(line: str, message: str) -> None:
@@ -214,15 +215,7 @@ def test_shuffled_rows_have_one_order_for_all_drivers() -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        "p=zip(a=[1],a=[2])",
-        "p=zip([1],[2])",
-        "p=zip(a=[1],b=[2]",
-        "p=zip()",
-        "p=sort(zip(a=[1],b=[2]))",
-        "x=logspace(1,2,3,4)",
-    ],
+    "line", ["p=zip(a=[1],a=[2])", "p=zip([1],[2])", "p=zip(a=[1],b=[2]", "p=zip()", "p=sort(zip(a=[1],b=[2]))"]
 )
 def test_wrong_calls_are_refused_by_the_parser(line: str) -> None:
     with pytest.raises(HydraException):
