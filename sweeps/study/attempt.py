@@ -33,6 +33,14 @@ class Attempt:
             folder = self.job.folder.new_attempt(self.queued_at, self.job.request, idle_slot_s, launcher)
             self.job = replace(self.job, attempt=folder.number)
 
+    def cancel(self) -> str:
+        """Request that the attempt ends after its epoch. Return the problem if the request cannot be written."""
+        try:
+            self.job.attempt_folder.request_stop(State.CANCELLED)
+        except OSError as error:
+            return f"trial {self.trial.number}: the request to stop cannot be written: {error}"
+        return ""
+
 
 def may_resume(outcomes: list[Outcome], max_attempts: int, max_timeouts: int | None) -> bool:
     """Return whether a trial whose last attempt was lost or timed out gets another attempt.

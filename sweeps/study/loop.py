@@ -14,7 +14,7 @@ from sweeps.looks import Looks
 from sweeps.record.study import TrialRecord
 from sweeps.record.writer import Record
 from sweeps.settings import SweeperConf
-from sweeps.signals import on_signals
+from sweeps.signals import Interrupted, on_signals
 from sweeps.study.attempt import RETRIED, Attempt, give_up_reason, may_resume
 from sweeps.study.starter import Starter
 from sweeps.study.stop import Stop
@@ -67,8 +67,7 @@ class Loop:
                     self.stop.check_budget(self.running.values())
                 for attempt in self._looks.due([a for a in self.running.values() if not a.outcome], Attempt.has_begun):
                     self._observe(attempt)
-                reason = f"it was interrupted ({self._signal.name})" if self._signal else self.stop_reason()
-                if reason and not self.interrupted:
+                if (reason := self._reason()) and not self.interrupted:
                     self._interrupt(reason)
                 if all(attempt.started_at for attempt in self.running.values()):
                     self.stop.print_message()
@@ -104,10 +103,12 @@ class Loop:
                 return True
             if self._ready is None and not self.stop.check_budget(self.running.values()):
                 try:
-                    answer, self._ready = self.starter.choose(bool(self.stop.enough), self._record_end)
+                    answer, self._ready = self.starter.choose(bool(self.stop.enough), self._record_end, self._reason)
+                except Interrupted:
+                    break  # because `run` stops the study next
                 except UserError as error:  # raised by a sampler, or by a search space in the user's code
                     self.stop.stop_study(str(error))
-                    return False
+                    break
                 if self._ready is None:
                     self._poll_now = bool(answer.begin or answer.resume) and not self.stop.reason
                     return self._poll_now or (answer.waits and bool(self.running))
@@ -115,7 +116,7 @@ class Loop:
                 return False
             if not room or not self._submit():
                 return True
-        return False
+        return not self.stop.reason
 
     def _drop_unwanted(self) -> None:
         """Drop the ready attempt if the search has had enough since it was made."""
@@ -154,8 +155,7 @@ class Loop:
 
     def _resume_study(self) -> None:
         """Adopt the living attempts of an earlier driver, and record which attempts have ended. Others are retried."""
-        if self.record.repairs:
-            self.watchers.view.say(self.record.repairs)
+        self.watchers.view.say(self.record.repairs)
         if reopened := self.starter.reopen(self.settings.max_attempts, self.launcher.max_timeouts):
             self.watchers.view.say(f"trials {', '.join(map(str, reopened))} were given up and resume now")
         for trial in self.record.study.open:
@@ -270,6 +270,9 @@ class Loop:
             raise KeyboardInterrupt
         self._signal = self._signal or signal.Signals(number)
 
+    def _reason(self) -> str:
+        return f"it was interrupted ({self._signal.name})" if self._signal else self.stop_reason()
+
     def _interrupt(self, reason: str) -> None:
         self.interrupted, self.stop.reason = True, reason
         killed = self._signal not in (None, signal.SIGINT)
@@ -277,11 +280,8 @@ class Loop:
         if self.detach:
             return
         self.watchers.view.say("stopping: running trials end after their epoch; press Ctrl-C again to kill them")
-        for number, attempt in self.running.items():
-            try:
-                attempt.job.attempt_folder.request_stop(State.CANCELLED)
-            except OSError as error:
-                self.watchers.view.say(f"trial {number}: the request to stop cannot be written: {error}")
+        for attempt in self.running.values():
+            self.watchers.view.say(attempt.cancel())
         self.launcher.cancel_pending()
 
 

@@ -11,6 +11,7 @@ from sweeps.record.fold import trial_as_json
 from sweeps.record.space import canonical
 from sweeps.record.study import TrialRecord
 from sweeps.record.writer import Record
+from sweeps.signals import interruptible
 from sweeps.study.attempt import RETRIED, Attempt, may_be_reopened
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Outcome, State
@@ -39,20 +40,26 @@ class Starter:
     _jobs: dict[int, Job] = field(default_factory=dict)  # the jobs of open trials, by number
     _offsets: dict[int, int] = field(default_factory=dict)  # bytes of the metrics that were read, by trial
 
-    def choose(self, enough: bool, record_end: RecordEnd) -> tuple[Next, Attempt | None]:
-        """Return what the choosers chose, and the attempt that is ready; None if there is none, or it has ended."""
-        study = replace(self.record.study, enough=enough)
-        for chooser in self.choosers:
-            answer = chooser.next(study)
-            if answer.message:
-                self.print_line(answer.message)
-            if answer.begin:
-                return answer, self._begin(answer.begin[0], record_end)
-            if answer.resume:
-                return answer, self._make_attempt(self.record.trials[answer.resume[0]], record_end)
-            if answer.waits:
-                return answer, None
-        return Next(), None
+    def choose(
+        self, enough: bool, record_end: RecordEnd, stop_reason: Callable[[], str]
+    ) -> tuple[Next, Attempt | None]:
+        """Return what the choosers chose, and the attempt that is ready; None if there is none, or it has ended.
+
+        Raises Interrupted, and records nothing, if `stop_reason` returns a reason during the choice.
+        """
+        study, answers = replace(self.record.study, enough=enough), list[Next]()
+        with interruptible(stop_reason):
+            for chooser in self.choosers:
+                answers.append(answer := chooser.next(study))
+                if answer.begin or answer.resume or answer.waits:
+                    break
+        for message in filter(None, (answer.message for answer in answers)):
+            self.print_line(message)
+        if answer.begin:
+            return answer, self._begin(answer.begin[0], record_end)
+        if answer.resume:
+            return answer, self._make_attempt(self.record.trials[answer.resume[0]], record_end)
+        return answer, None
 
     def _begin(self, chosen: Proposal, record_end: RecordEnd) -> Attempt | None:
         """Record a new trial, and return its first attempt."""

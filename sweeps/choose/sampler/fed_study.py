@@ -48,6 +48,7 @@ class FedStudy:
         self._sampler, self.encoding, self.pruner, self._earlier = sampler, encoding, pruner, earlier
         self.metric, self.repeats = study.objective[0], study.repeats
         self._offset = len(earlier)
+        self._pending: tuple[int, Any] | None = None  # number and params of a proposed trial that is not yet recorded
         self._begin({})
 
     def _begin(self, shared: Mapping[str, Any]) -> None:
@@ -59,14 +60,13 @@ class FedStudy:
             self.storage.set_study_system_attr(self._id, key, value)
         self._worst: list[float] = []
         self._outcomes = ConfigurationOutcomes(self.repeats)
-        self._pending: tuple[int, Any] | None = None  # number and params of a proposed trial that is not yet recorded
         for trial in self._earlier:
             self._add_earlier(trial)
 
     def follow(self, study: StudySnapshot) -> None:
         """Feed the new changes. If a trial was reopened, or differs from its proposal, feed all trials anew."""
         update = self._outcomes.read_new(study)
-        pending, self._pending = self._pending, None
+        pending, self._pending = self._pending, (len(study.rows), None)  # so that an interrupted feed is repeated
         is_first = self._count == self._offset
         if is_first or update.reopened or (pending and not _is_recorded(*pending, study)):
             self._begin(study.shared)
@@ -76,6 +76,7 @@ class FedStudy:
                 self._add(trial)
         for trial, end in update.ended:
             self._end(trial, end)
+        self._pending = None
 
     def load_study(self, sampler: BaseSampler | None) -> optuna.Study:
         """Return a new Optuna object of the study with this sampler, because the object caches its trials."""
