@@ -11,11 +11,13 @@ from optuna.distributions import FloatDistribution, IntDistribution
 from sweeps.choose.sampler.build import Samplers
 from sweeps.choose.sampler.encoding import in_distribution
 from sweeps.errors import UserError
-from tests.choose.asked import space
+from sweeps.settings import SweeperConf
+from tests.choose.asked import Asked, space
 from tests.command_lines import SEARCH, rows, run, theirs
 
 SAMPLER = """
 from pathlib import Path
+import numpy
 import optuna
 
 class Raising(optuna.samplers.RandomSampler):
@@ -23,7 +25,23 @@ class Raising(optuna.samplers.RandomSampler):
         if len(study.trials) == 3 and not Path("corrected").exists():
             raise LookupError("no third point")
         return super().sample_independent(study, trial, name, distribution)
+
+class Storing(optuna.samplers.RandomSampler):
+    def before_trial(self, study, trial):
+        if len(study.trials) == 3 and not Path("corrected").exists():
+            study._storage.set_trial_system_attr(trial._trial_id, "seen", {1})
+
+class Remembering(optuna.samplers.RandomSampler):
+    def before_trial(self, study, trial):
+        if len(study.trials) == 3 and not Path("corrected").exists():
+            study._storage.set_study_system_attr(study._study_id, "seen", numpy.zeros(2))
 """
+
+
+class StoringPruner(optuna.pruners.BasePruner):
+    def prune(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> bool:
+        study._storage.set_trial_system_attr(trial._trial_id, "seen", {1})  # type: ignore[arg-type]
+        return False
 
 
 def make_tpe(seed: int) -> optuna.samplers.BaseSampler:
@@ -82,14 +100,36 @@ def test_number_of_a_sampler_that_is_text_is_refused(setting: str) -> None:
         samplers("optuna.samplers.TPESampler", **{setting: "x"})
 
 
-def test_study_of_a_sampler_that_raises_is_resumed(tmp_path: Path) -> None:
+def test_pruner_that_stores_no_json_is_refused(tmp_path: Path) -> None:
+    pruner = {"_target_": f"{__name__}.StoringPruner"}
+    sampler = {"_target_": "optuna.samplers.RandomSampler"}
+    settings = SweeperConf(n_trials=2, sampler=sampler, pruner=pruner, direction="minimize")
+    search = Asked(tmp_path, settings, space("x=interval(0,1)"))
+    trial = search.ask()
+    assert trial and search.pruner
+    with pytest.raises(UserError, match=r"pruner._target_=.*StoringPruner: it stored the system attribute 'seen'"):
+        search.pruner.report(trial.number, 0, 1.0)
+
+
+UNSTORABLE = "it stored the system attribute 'seen', which JSON cannot hold: Object of type"
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("Raising", "it raised LookupError: no third point"),
+        ("Storing", f"{UNSTORABLE} set is not JSON serializable"),
+        ("Remembering", f"{UNSTORABLE} ndarray is not JSON serializable"),
+    ],
+)
+def test_study_of_a_faulty_sampler_is_resumed(tmp_path: Path, name: str, fault: str) -> None:
     (tmp_path / "theirs.py").write_text(SAMPLER)
-    line = theirs(*SEARCH, "hydra/sweeper/sampler=random", "hydra.sweeper.sampler._target_=theirs.Raising")
+    line = theirs(*SEARCH, "hydra/sweeper/sampler=random", f"hydra.sweeper.sampler._target_=theirs.{name}")
     line += ["+x=interval(0,1)", "hydra.sweeper.n_trials=4", "hydra.sweeper.n_jobs=1"]
     extra = {"PYTHONPATH": str(tmp_path)}
     stopped = run(line, tmp_path, extra)
     assert stopped.code == 3
-    assert "theirs.Raising: it raised LookupError: no third point\nNo trial is lost. Correct its code" in stopped.said
+    assert f"theirs.{name}: {fault}\nNo trial is lost. Correct its code" in stopped.said
     assert "Traceback" not in stopped.said
     before = [row.params for row in rows(stopped.study())]
     (tmp_path / "corrected").touch()

@@ -20,7 +20,7 @@ from sweeps.choose.proposals import Proposals
 from sweeps.choose.repeats import Seeds
 from sweeps.choose.sampler.build import Samplers
 from sweeps.choose.sampler.encoding import in_distribution
-from sweeps.choose.sampler.faults import explain_faults
+from sweeps.choose.sampler.faults import explain_faults, storable
 from sweeps.choose.sampler.fed_study import CONSTRAINED, FedStudy
 from sweeps.choose.sampler.outcomes import ConfigurationOutcomes, is_blamed, is_placeholder
 from sweeps.choose.surrogate import MIN_RESULTS, Surrogate
@@ -180,7 +180,8 @@ class Sampler:
     def _proposal(
         self, study: StudySnapshot, number: int, point: Point, params: Point, start: Point, **memory: Any
     ) -> Proposal:
-        memory["system"] = dict(self._fed.frozen(self._fed.id_of(number)).system_attrs)
+        kind, attributes = self._samplers.kind, self._fed.frozen(self._fed.id_of(number)).system_attrs
+        memory["system"], shared = storable(kind, attributes), storable(kind, self._fed.shared)
         memory["start"] = canonical(start) if start else ""
         return Proposal(
             params,
@@ -188,7 +189,7 @@ class Sampler:
             seed=self._search.seeds.first,
             infeasible=self._search.memory.explain_infeasible(study, point),
             memory={name: value for name, value in memory.items() if value},
-            shared={name: value for name, value in self._fed.shared.items() if study.shared.get(name) != value},
+            shared={name: value for name, value in shared.items() if study.shared.get(name) != value},
         )
 
     def _ask_surrogate(self, study: StudySnapshot, number: int) -> tuple[Point, list[float]]:

@@ -1,7 +1,9 @@
-"""Errors of a sampler or a pruner: the study stops with two lines, and a later command continues it."""
+"""Faults of a sampler or a pruner: the study stops with two lines, and a later command continues it."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
@@ -10,17 +12,31 @@ from sweeps.errors import UserError
 
 _ADVICE = "Correct its code and type the command again, or type another setting and another hydra.sweeper.study_name"
 
+Kind = type[BaseSampler] | type[BasePruner]
+
 
 @contextmanager
-def explain_faults(kind: type[BaseSampler] | type[BasePruner], advice: str = _ADVICE) -> Iterator[None]:
+def explain_faults(kind: Kind, advice: str = _ADVICE) -> Iterator[None]:
     """Raise UserError if a sampler or a pruner raises an error, because those of other packages may raise anything."""
-    name = "pruner" if issubclass(kind, BasePruner) else "sampler"
     try:
         yield
     except (Exception, SystemExit) as error:
         words = str(error).splitlines() or ["no message"]
-        raise UserError(
-            f"hydra.sweeper.{name}._target_={kind.__module__}.{kind.__qualname__}: "
-            f"it raised {type(error).__name__}: {words[0]}\n"
-            f"No trial is lost. {advice}"
-        ) from error
+        raise _fault(kind, f"it raised {type(error).__name__}: {words[0]}", advice) from error
+
+
+def storable(kind: Kind, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of the system attributes that a sampler or a pruner stored. Raises UserError if one is no JSON."""
+    for name, value in attributes.items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            problem = f"it stored the system attribute {name!r}, which JSON cannot hold: {error}"
+            raise _fault(kind, problem) from error
+    return dict(attributes)
+
+
+def _fault(kind: Kind, problem: str, advice: str = _ADVICE) -> UserError:
+    name = "pruner" if issubclass(kind, BasePruner) else "sampler"
+    target = f"hydra.sweeper.{name}._target_={kind.__module__}.{kind.__qualname__}"
+    return UserError(f"{target}: {problem}\nNo trial is lost. {advice}")

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 
 from sweeps.choose import Changes
-from sweeps.choose.sampler.faults import explain_faults
+from sweeps.choose.sampler.faults import explain_faults, storable
 from sweeps.choose.sampler.fed_study import FedStudy
 from sweeps.record.writer import Record
 
@@ -33,7 +33,7 @@ class Pruner:
         self.fed.storage.set_trial_intermediate_value(trial_id, step, value)
         with explain_faults(type(self.fed.pruner)):
             prunes = self.fed.pruner.prune(self.fed.load_study(None), self.fed.frozen(trial_id))
-        attrs = dict(self.fed.frozen(trial_id).system_attrs)
+        attrs = storable(type(self.fed.pruner), self.fed.frozen(trial_id).system_attrs)
         if attrs != dict(trial.memory.get("system", {})):
             self.record.store_memory(number, {**trial.memory, "system": attrs})
         return prunes
