@@ -26,6 +26,24 @@ class Raising(optuna.samplers.RandomSampler):
             raise LookupError("no third point")
         return super().sample_independent(study, trial, name, distribution)
 
+class Adding(optuna.samplers.RandomSampler):
+    def sample_relative(self, study, trial, space):
+        if len(study.trials) == 3 and not Path("corrected").exists():
+            study.enqueue_trial({"x": 0.5})
+        return {}
+
+class Exiting(optuna.samplers.RandomSampler):
+    def sample_relative(self, study, trial, space):
+        if len(study.trials) == 3 and not Path("corrected").exists():
+            raise GeneratorExit
+        return {}
+
+class Telling(optuna.samplers.RandomSampler):
+    def sample_relative(self, study, trial, space):
+        if len(study.trials) == 3 and not Path("corrected").exists():
+            study.tell(trial.number, 1.0)
+        return {}
+
 class Storing(optuna.samplers.RandomSampler):
     def before_trial(self, study, trial):
         if len(study.trials) == 3 and not Path("corrected").exists():
@@ -54,6 +72,10 @@ def make_random() -> optuna.samplers.BaseSampler:
 
 def make_number() -> int:
     return 3
+
+
+def make_nothing() -> None:
+    raise SystemExit
 
 
 def samplers(name: str, **settings: Any) -> Samplers:
@@ -94,6 +116,11 @@ def test_wrong_name_is_refused(name: str, problem: str) -> None:
         samplers(name)
 
 
+def test_function_that_exits_is_refused() -> None:
+    with pytest.raises(UserError, match=r"cannot be built from .*make_nothing.*: SystemExit\nRemove a setting"):
+        samplers(f"{__name__}.make_nothing")
+
+
 @pytest.mark.parametrize("setting", ["seed", "n_startup_trials"])
 def test_number_of_a_sampler_that_is_text_is_refused(setting: str) -> None:
     with pytest.raises(UserError, match=rf"sampler.{setting}=x: it must be a whole number.\nType, for example: "):
@@ -118,6 +145,9 @@ UNSTORABLE = "it stored the system attribute 'seen', which JSON cannot hold: Obj
     ("name", "fault"),
     [
         ("Raising", "it raised LookupError: no third point"),
+        ("Adding", "it added trials to Optuna's study, where each trial must be one of the record"),
+        ("Exiting", "it raised GeneratorExit: no message"),
+        ("Telling", "it raised UpdateFinishedTrialError: Trial#2 has already finished and can not be updated."),
         ("Storing", f"{UNSTORABLE} set is not JSON serializable"),
         ("Remembering", f"{UNSTORABLE} ndarray is not JSON serializable"),
     ],

@@ -265,7 +265,7 @@ class Sampler:
                     point[parameter.key] = _suggest(trial, name, self._encoding.distributions[name])
         try:
             self._search.custom(trial)
-        except (Exception, SystemExit) as error:  # because the user's code may raise anything
+        except (Exception, SystemExit, GeneratorExit) as error:  # because the user's code may raise anything
             words = str(error).splitlines() or ["no message"]
             raise UserError(
                 f"hydra.sweeper.custom_search_space={self._search.name}: it raised {type(error).__name__}: {words[0]}\n"

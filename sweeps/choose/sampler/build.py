@@ -34,8 +34,8 @@ def _build(kind: str, conf: Mapping[str, Any]) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             return call_target(dict(conf))
-    except InstantiationException as error:
-        last = str(error).strip().splitlines()[-1]
+    except (InstantiationException, SystemExit, GeneratorExit) as error:
+        last = (str(error).strip().splitlines() or [type(error).__name__])[-1]
         section = f"hydra.sweeper.{kind}"
         advice = f"Remove a setting with ~{section}.NAME, or add one with +{section}.NAME=VALUE"
         raise UserError(f"hydra/sweeper/{kind} cannot be built from {dict(conf)}: {last}\n{advice}") from error

@@ -20,9 +20,9 @@ def explain_faults(kind: Kind, advice: str = _ADVICE) -> Iterator[None]:
     """Raise UserError if a sampler or a pruner raises an error, because those of other packages may raise anything."""
     try:
         yield
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, GeneratorExit) as error:
         words = str(error).splitlines() or ["no message"]
-        raise _fault(kind, f"it raised {type(error).__name__}: {words[0]}", advice) from error
+        raise fault(kind, f"it raised {type(error).__name__}: {words[0]}", advice) from error
 
 
 def storable(kind: Kind, attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,11 +32,12 @@ def storable(kind: Kind, attributes: Mapping[str, Any]) -> dict[str, Any]:
             json.dumps(value)
         except (TypeError, ValueError, RecursionError) as error:
             problem = f"it stored the system attribute {name!r}, which JSON cannot hold: {error}"
-            raise _fault(kind, problem) from error
+            raise fault(kind, problem) from error
     return dict(attributes)
 
 
-def _fault(kind: Kind, problem: str, advice: str = _ADVICE) -> UserError:
+def fault(kind: Kind, problem: str, advice: str = _ADVICE) -> UserError:
+    """Return the error that names the sampler or the pruner, its problem, and what to do."""
     name = "pruner" if issubclass(kind, BasePruner) else "sampler"
     target = f"hydra.sweeper.{name}._target_={kind.__module__}.{kind.__qualname__}"
     return UserError(f"{target}: {problem}\nNo trial is lost. {advice}")

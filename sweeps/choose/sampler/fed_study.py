@@ -12,6 +12,7 @@ from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeps.choose.sampler.encoding import Encoding
+from sweeps.choose.sampler.faults import Kind, explain_faults, fault
 from sweeps.choose.sampler.outcomes import ConfigurationOutcomes, is_blamed, is_placeholder
 from sweeps.choose.sampler.pickled import checked
 from sweeps.choose.warm_start import EarlierTrial
@@ -96,12 +97,22 @@ class FedStudy:
         return self.storage.create_new_trial(self._id, create_trial(state=TrialState.RUNNING, system_attrs=attrs))
 
     def settle(self, number: int, trial_id: int, values: Mapping[str, Any], params: Mapping[str, Any]) -> None:
-        """Set the encoded values of a trial that has begun; `params` are the params that its record will have."""
+        """Set the encoded values of a trial that has begun; `params` are the params that its record will have.
+
+        Raises UserError if the sampler added trials, or ended this one.
+        """
         assert self.encoding
-        for name, value in values.items():
-            distribution = self.encoding.distributions[name]
-            self.storage.set_trial_param(trial_id, name, distribution.to_internal_repr(value), distribution)
+        self.refuse_added(self._sampler, number + 1)
+        with explain_faults(self._sampler):
+            for name, value in values.items():
+                distribution = self.encoding.distributions[name]
+                self.storage.set_trial_param(trial_id, name, distribution.to_internal_repr(value), distribution)
         self._pending = (number, dict(params))
+
+    def refuse_added(self, kind: Kind, count: int) -> None:
+        """Raise UserError if the study has more than `count` trials of the record, because `kind` added others."""
+        if self._count > count + self._offset:
+            raise fault(kind, "it added trials to Optuna's study, where each trial must be one of the record")
 
     def frozen(self, trial_id: int) -> FrozenTrial:
         """Return a copy of a trial."""

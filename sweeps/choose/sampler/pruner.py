@@ -33,6 +33,7 @@ class Pruner:
         self.fed.storage.set_trial_intermediate_value(trial_id, step, value)
         with explain_faults(type(self.fed.pruner)):
             prunes = self.fed.pruner.prune(self.fed.load_study(None), self.fed.frozen(trial_id))
+        self.fed.refuse_added(type(self.fed.pruner), len(self.record.trials))
         attrs = storable(type(self.fed.pruner), self.fed.frozen(trial_id).system_attrs)
         if attrs != dict(trial.memory.get("system", {})):
             self.record.store_memory(number, {**trial.memory, "system": attrs})
