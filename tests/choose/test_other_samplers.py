@@ -13,7 +13,7 @@ from sweeps.choose.sampler.encoding import in_distribution
 from sweeps.errors import UserError
 from sweeps.settings import SweeperConf
 from tests.choose.asked import Asked, space
-from tests.command_lines import SEARCH, rows, run, theirs
+from tests.command_lines import SEARCH, refuse, rows, run, theirs
 
 SAMPLER = """
 from pathlib import Path
@@ -116,6 +116,33 @@ def test_wrong_name_is_refused(name: str, problem: str) -> None:
         samplers(name)
 
 
+@pytest.mark.parametrize(
+    ("kind", "setting", "value", "problem"),
+    [
+        (
+            "TPESampler",
+            "n_ei_candidates",
+            0,
+            "it must be 1 or more.\nType at least hydra.sweeper.sampler.n_ei_candidates=1",
+        ),
+        ("TPESampler", "n_ei_candidates", 2.5, "it must be a whole number.\n"),
+        ("TPESampler", "n_startup_trials", -1, "it must be 0 or more.\n"),
+        ("RandomSampler", "seed", -1, "it must be 0 or more.\n"),
+        ("CmaEsSampler", "sigma0", 0, "it must be a number above 0.\n"),
+        ("CmaEsSampler", "sigma0", -0.1, "it must be a number above 0.\n"),
+        ("CmaEsSampler", "sigma0", "x", "it must be a number above 0.\n"),
+    ],
+)
+def test_setting_out_of_its_range_is_refused(kind: str, setting: str, value: Any, problem: str) -> None:
+    with pytest.raises(UserError, match=f"^hydra.sweeper.sampler.{setting}={value}: {problem}"):
+        samplers(f"optuna.samplers.{kind}", **{setting: value})
+
+
+@pytest.mark.parametrize("setting", ["n_startup_trials", "seed"])
+def test_setting_at_its_least_is_accepted(setting: str) -> None:
+    assert samplers("optuna.samplers.TPESampler", **{setting: 0}).kind is optuna.samplers.TPESampler
+
+
 def test_function_that_exits_is_refused() -> None:
     with pytest.raises(UserError, match=r"cannot be built from .*make_nothing.*: SystemExit\nRemove a setting"):
         samplers(f"{__name__}.make_nothing")
@@ -136,6 +163,13 @@ def test_pruner_that_stores_no_json_is_refused(tmp_path: Path) -> None:
     assert trial and search.pruner
     with pytest.raises(UserError, match=r"pruner._target_=.*StoringPruner: it stored the system attribute 'seen'"):
         search.pruner.report(trial.number, 0, 1.0)
+
+
+def test_setting_out_of_its_range_starts_nothing(tmp_path: Path) -> None:
+    line = theirs(*SEARCH, "hydra/sweeper/sampler=cmaes", "hydra.sweeper.sampler.sigma0=-1", "+x=interval(0,1)")
+    refused = refuse([*line, "hydra.sweeper.n_trials=4"], tmp_path)
+    assert refused.code == 2 and not (tmp_path / "multirun").exists()
+    assert "sampler.sigma0=-1: it must be a number above 0.\nType, for example: hydra.sweeper" in refused.said
 
 
 UNSTORABLE = "it stored the system attribute 'seen', which JSON cannot hold: Object of type"

@@ -1,6 +1,7 @@
 """Optuna's samplers and pruners, built from the settings that name them."""
 
 import inspect
+import math
 import warnings
 import zlib
 from collections.abc import Mapping, Sequence
@@ -12,12 +13,14 @@ import numpy as np
 import optuna
 from hydra.errors import InstantiationException
 from optuna.pruners import BasePruner, NopPruner
-from optuna.samplers import BaseSampler, QMCSampler, TPESampler
+from optuna.samplers import BaseSampler, CmaEsSampler, QMCSampler, TPESampler
 
 from sweeps.errors import UserError
 from sweeps.hydra_parts import call_target
 from sweeps.record.space import SearchSpace
 from sweeps.settings import SweeperConf
+
+_LEAST = {"seed": 0, "n_startup_trials": 0, "n_ei_candidates": 1}
 
 
 class DefaultSampler(TPESampler):
@@ -59,13 +62,25 @@ def _kind_of(conf: Mapping[str, Any]) -> type[BaseSampler]:
 
 
 def _whole(conf: Mapping[str, Any], name: str, default: int) -> int:
-    """Return a setting of the sampler, or its default. Raises UserError if it is no number."""
+    """Return a setting of the sampler, or its default. Raises UserError if it is no whole number, or too small."""
     value = default if conf.get(name) is None else conf[name]
+    setting, least = f"hydra.sweeper.sampler.{name}", _LEAST[name]
     try:
-        return int(value)
-    except (TypeError, ValueError) as error:
-        setting = f"hydra.sweeper.sampler.{name}"
+        number = int(str(value))
+    except ValueError as error:
         raise UserError(f"{setting}={value}: it must be a whole number.\nType, for example: {setting}=10") from error
+    if number < least:
+        raise UserError(f"{setting}={value}: it must be {least} or more.\nType at least {setting}={least}")
+    return number
+
+
+def _refuse_no_width(sigma: Any) -> None:
+    """Raise UserError if the width of CMA-ES's first steps is no number above 0. None is Optuna's default."""
+    if sigma is not None and not (isinstance(sigma, int | float) and 0 < sigma < math.inf):
+        setting = "hydra.sweeper.sampler.sigma0"
+        raise UserError(
+            f"{setting}={sigma}: it must be a number above 0.\nType, for example: {setting}=0.2, or {setting}=null"
+        )
 
 
 def pruner_of(settings: SweeperConf) -> BasePruner | None:
@@ -93,6 +108,10 @@ class Samplers:
         self._conf |= {name: value for name, value in defaults.items() if name not in self._conf}
         self.models = self.kind is DefaultSampler and is_single
         self.startup = _whole(self._conf, "n_startup_trials", 10) if is_tpe else 0
+        if is_tpe:
+            _whole(self._conf, "n_ei_candidates", 24)
+        if target is self.kind and issubclass(self.kind, CmaEsSampler):
+            _refuse_no_width(self._conf.get("sigma0"))
         has_seed = "seed" in inspect.signature(target).parameters
         self._seed = _whole(self._conf, "seed", zlib.crc32(name.encode()))
         first = _build("sampler", self._conf | ({"seed": self._seed} if has_seed else {}))
