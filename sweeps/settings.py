@@ -19,8 +19,8 @@ __all__ = ["FOREIGN_NAMES", "LocalLauncherConf", "SlurmLauncherConf", "SweeperCo
 
 Settings = TypeVar("Settings", "SweeperConf", "LocalLauncherConf", "SlurmLauncherConf")
 FOREIGN_NAMES = {"time": "timeout_min", "gpus": "gpus_per_node", "cpus": "cpus_per_task", "name": "study_name"}
-FOREIGN_NAMES |= {"memory": "mem_gb", "n_workers": "n_jobs"}
-"""Names that other tools have for our settings, and that difflib does not match."""
+FOREIGN_NAMES |= {"memory": "mem_gb", "n_workers": "n_jobs", "bayes": "gp", "bayesian": "gp"}
+"""Names that other tools have for our settings and samplers, and that difflib does not match."""
 
 SINGLE_RUN_SETTINGS = ("objective", "direction", "tracking", "tracking_uri", "tracking_required", "experiment")
 """The sweeper's settings that a single run, without -m, uses."""

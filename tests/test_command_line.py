@@ -187,6 +187,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("LR=0.1", PLAIN, ["'LR' is not in the configuration", "Did you mean 'lr'?"]),
     ("dataset=MNIST", PLAIN, ["dataset=MNIST does not exist", "dataset=mnist?"]),
     ("dataset=./my.npz", PLAIN, ["dataset=./my.npz does not exist", "Choose one of: cifar10, digits"]),
+    ("hydra/sweeper/sampler=bayes", SWEPT, ["bayes does not exist", "Did you mean hydra/sweeper/sampler=gp?"]),
     ("hydra/sweeper=random", SWEPT, ["hydra/sweeper=random does not exist", "Choose one of: basic, grid, optuna"]),
     ("hydra.sweeper.n_trials=100000000", SWEPT, ["hydra.sweeper.n_trials=100000000", "at most 1000000"]),
     ("trainer.preload=nothing", SWEPT, ["hydra.launcher", "list"]),

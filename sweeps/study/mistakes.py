@@ -52,9 +52,11 @@ def explain(error: Exception, config: DictConfig) -> str:
 
 def closest(word: str, words: Iterable[str]) -> str:
     """Return the word that was likely meant, or an empty string. `adma` means adam, not adamax."""
-    matches = difflib.get_close_matches(word, [*words])
+    words = [*words]
+    foreign = [name for name in words if name == FOREIGN_NAMES.get(word)]
+    matches = difflib.get_close_matches(word, words)
     swapped = [match for match in matches if sorted(match) == sorted(word)]
-    return next(iter([*swapped, *matches]), "")
+    return next(iter([*foreign, *swapped, *matches]), "")
 
 
 def explain_lacking(
@@ -168,7 +170,7 @@ def _advise_key(key: str, config: DictConfig) -> str:
     by_word = {name.rpartition(".")[2]: name for name in siblings} or {name: name for name in names}
     word = last if siblings else key
     same = [name for name in names if name.lower() == word.lower()]  # at the top level, or in another case
-    near = FOREIGN_NAMES[word] if FOREIGN_NAMES.get(word) in by_word else closest(word, by_word)
+    near = closest(word, by_word)
     if same or near:
         return f" Did you mean '{same[0] if same else source(config, by_word[near])}'?"
     return f" Known here: {', '.join(siblings)}." if siblings else ""
