@@ -19,6 +19,8 @@ _MAX_RESULTS = 200  # results, and running points, because the cost grows with t
 _MAX_STEPS = 10  # of each fit, which starts from the scales of the fit before
 _SOFTNESS = 0.5  # deviation of the labels 1 and -1 of runs and failures; with 0, twice as many trials fail
 _ALONE, _CONCURRENT = 2.0, 3.0  # deviations of the bound; with 2, eight trials at a time explore too little
+_ADDITIVE = 0.5  # share of the covariance that adds up over the parameters, before the first result
+_MAX_ADDITIVE = 100  # results from which on that share is 0, because they show how parameters act together
 _PRECISION = 0.001  # of the scales' logarithms, and of their log posterior
 _JITTER = 1e-6  # added variance, because rounding can make a covariance singular
 _LENGTH, _NOISE = math.log(0.7), math.log(0.05)  # prior means of the scales' logarithms; their deviation is 1
@@ -26,6 +28,9 @@ _LENGTH, _NOISE = math.log(0.7), math.log(0.05)  # prior means of the scales' lo
 
 class Surrogate:
     """A model of the losses at encoded points, with a Matérn 5/2 kernel that has a length for each parameter.
+
+    While trials run, a share of the kernel is additive (Duvenaud et al., Additive Gaussian Processes, NeurIPS 2011):
+    the effects of single parameters need fewer results.
 
     The model uses only the ranks of the losses, as normal quantiles. An outlier therefore has no effect, and a bad
     point may have the loss math.inf.
@@ -66,8 +71,10 @@ class Surrogate:
         chosen = _best_and_newest(losses)
         self.points = x = np.array([encoded[i] for i in chosen]).reshape(-1, len(self._indices))
         self.quantiles = y = quantiles(np.array([losses[i] for i in chosen]))
+        additive = _ADDITIVE * max(0.0, 1 - len(y) / _MAX_ADDITIVE) if running else 0.0
         if len(y) >= MIN_RESULTS and len(set(y)) > 1:
-            self._scales = _minimized(_Likelihood(x, y, self._indices, self._prior), self._scales)
+            self._scales = _minimized(_Likelihood(x, y, self._indices, self._prior, additive), self._scales)
+        self._kernel = _Kernel(np.exp(self._scales[:-1]), self._indices, additive)
         self._worst, self._deviations = float(y.max(initial=0)), _CONCURRENT if running else _ALONE
         self._results = self._posterior(x, y)
         unended = np.array(running).reshape(-1, x.shape[1])
@@ -115,15 +122,46 @@ class Surrogate:
         return self._results.given(points[finite], np.interp(ends, losses, np.sort(self.quantiles)), noise)
 
     def _posterior(self, x: Array, y: Array) -> "_Posterior":
-        return _Posterior(np.exp(self._scales[:-1])[self._indices], math.exp(self._scales[-1]), x, y)
+        return _Posterior(self._kernel, math.exp(self._scales[-1]), x, y)
+
+
+class _Kernel:
+    """A Matérn 5/2 covariance, 1 at distance 0, of which the share `additive` is the mean over the parameters."""
+
+    def __init__(self, lengths: Array, indices: Array, additive: float) -> None:
+        self._coordinate_lengths, self._additive = lengths[indices], additive
+        self._parameters = [indices == index for index in range(len(lengths))] if additive else []
+
+    def covariance(self, a: Array, b: Array) -> Array:
+        """Return the covariance of each point of `a` with each point of `b`, of shape (len(a), len(b))."""
+        a, b = a / self._coordinate_lengths, b / self._coordinate_lengths
+        covariance: Array = (1 - self._additive) * _matern(_squares(a, b))[0]
+        for columns in self._parameters:
+            share = self._additive / len(self._parameters)
+            covariance += share * _matern(_squares(a[:, columns], b[:, columns]))[0]
+        return covariance
+
+
+def _squares(a: Array, b: Array) -> Array:
+    """Return the squared distances, by a matrix product, which is faster than differences."""
+    squares: Array = np.maximum((a**2).sum(1)[:, None] + (b**2).sum(1) - 2 * a @ b.T, 0)
+    return squares
+
+
+def _matern(squares: Array) -> tuple[Array, Array]:
+    """Return the Matérn 5/2 covariance at squared distances, and -2 times its slope (Rasmussen and Williams, 4.17)."""
+    distance = np.sqrt(5 * squares)
+    decay = np.exp(-distance)
+    slope = (1 + distance) * decay
+    return slope + 5 / 3 * squares * decay, 5 / 3 * slope
 
 
 class _Posterior:
     """A Gaussian process given the values `y` at `x`, each with `noise` and `more` noise, in units of its variance."""
 
-    def __init__(self, lengths: Array, noise: float, x: Array, y: Array, more: Array | float = 0.0) -> None:
-        self._lengths, self._noise, self._x, self._y, self._more = lengths, noise, x, y, np.broadcast_to(more, len(x))
-        root = np.linalg.cholesky(self._covariance(x, x) + np.diag(noise + _JITTER + self._more))
+    def __init__(self, kernel: _Kernel, noise: float, x: Array, y: Array, more: Array | float = 0.0) -> None:
+        self._kernel, self._noise, self._x, self._y, self._more = kernel, noise, x, y, np.broadcast_to(more, len(x))
+        root = np.linalg.cholesky(kernel.covariance(x, x) + np.diag(noise + _JITTER + self._more))
         self._whitening = np.linalg.inv(root)
         self._whitened = self._whitening @ y
         square = float(self._whitened @ self._whitened)
@@ -131,7 +169,7 @@ class _Posterior:
 
     def predict(self, encoded: Array) -> tuple[Array, Array]:
         """Return the mean and the standard deviation at each point."""
-        cross = self._whitening @ self._covariance(self._x, encoded)
+        cross = self._whitening @ self._kernel.covariance(self._x, encoded)
         return cross.T @ self._whitened, np.sqrt(self._variance * np.maximum(1 - (cross**2).sum(0), 1e-9))
 
     def left_out_means(self) -> Array:
@@ -146,45 +184,48 @@ class _Posterior:
         """
         y = np.append(self._y, self.predict(points)[0] if values is None else values)
         more = np.append(self._more, np.broadcast_to(more, len(points)))
-        posterior = _Posterior(self._lengths, self._noise, np.vstack([self._x, points]), y, more)
+        posterior = _Posterior(self._kernel, self._noise, np.vstack([self._x, points]), y, more)
         posterior._variance = self._variance  # because expected values are no evidence about the variance
         return posterior
-
-    def _covariance(self, a: Array, b: Array) -> Array:
-        a, b = a / self._lengths, b / self._lengths
-        squares = (a**2).sum(1)[:, None] + (b**2).sum(1) - 2 * a @ b.T  # because a matrix product is fast
-        distance = np.sqrt(5 * np.maximum(squares, 0))
-        covariance: Array = (1 + distance + distance**2 / 3) * np.exp(-distance)
-        return covariance
 
 
 class _Likelihood:
     """The likelihood of the scales given the values `y` at `x`, and their prior."""
 
-    def __init__(self, x: Array, y: Array, indices: Array, prior: Array) -> None:
-        differences = (x.T[:, :, None] - x.T[:, None]) ** 2
-        self._squares = np.array([differences[indices == index].sum(0) for index in range(len(prior) - 1)])
-        self._y, self._prior, self.count = y, prior, len(y)
+    def __init__(self, x: Array, y: Array, indices: Array, prior: Array, additive: float) -> None:
+        self._pairs = np.triu_indices(len(y), 1)  # each pair of points once, because the covariance is symmetric
+        parameters = [x[:, indices == index] for index in range(len(prior) - 1)]
+        self._squares = np.array([_squares(part, part)[self._pairs] for part in parameters])
+        self._y, self._prior, self.count, self._additive = y, prior, len(y), additive
 
     def neg_log_posterior(self, scales: Array) -> tuple[float, Array]:
         """Return the negative log posterior of the scales, up to a constant, and its gradient.
 
         Rasmussen and Williams, equation 5.9, with the variance of the process at its most likely value.
         """
-        weights, noise, n = np.exp(-2 * scales[:-1]), math.exp(scales[-1]), self.count
-        distance = np.sqrt(5 * np.tensordot(weights, self._squares, 1))
-        decay = np.exp(-distance)
-        covariance = (1 + distance + distance**2 / 3) * decay + (noise + _JITTER) * np.eye(n)
-        root = np.linalg.cholesky(covariance)
+        noise, n = math.exp(scales[-1]), self.count
+        squares = np.exp(-2 * scales[:-1])[:, None] * self._squares
+        covariance, slope = self._covariance(squares)
+        whole = (1 + noise + _JITTER) * np.eye(n)
+        whole.T[self._pairs] = covariance
+        root = np.linalg.cholesky(whole)  # which reads the lower triangle
         whitening = np.linalg.inv(root)
         whitened = whitening @ self._y
         square, solved = float(whitened @ whitened), whitening.T @ whitened
         loss = n / 2 * math.log(square / n) + float(np.log(np.diag(root)).sum())
         by_covariance = 0.5 * whitening.T @ whitening - n / (2 * square) * np.outer(solved, solved)
-        by_square = by_covariance * (5 / 3) * (1 + distance) * decay
-        gradient = np.append(weights * np.tensordot(self._squares, by_square, 2), noise * np.trace(by_covariance))
+        by_length = 2 * (squares * slope) @ by_covariance[self._pairs]
+        gradient = np.append(by_length, noise * np.trace(by_covariance))
         prior = scales - self._prior
         return loss + 0.5 * float(prior @ prior), gradient + prior
+
+    def _covariance(self, squares: Array) -> tuple[Array, Array]:
+        """Return the covariance of each pair, and -2 times its slope by the squared distance in each parameter."""
+        (joint, slope), share = _matern(squares.sum(0)), self._additive / len(squares)
+        if not share:
+            return joint, slope
+        each, slopes = _matern(squares)
+        return (1 - self._additive) * joint + share * each.sum(0), (1 - self._additive) * slope + share * slopes
 
 
 def _minimized(likelihood: _Likelihood, scales: Array) -> Array:
