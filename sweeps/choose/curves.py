@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from sweeps.choose.surrogate import Array, quantiles
+from sweeps.choose.scores import Array, quantiles
 from sweeps.record.study import TrialRecord
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.metrics import MetricsReader
@@ -69,7 +69,7 @@ class Ends:
     def estimate(self, curve: Curve) -> tuple[float, float]:
         """Return the estimated loss and its noise; infinite if no completed trial reported at that step.
 
-        The noise is the variance of the error, in units of the variance of all losses' quantiles.
+        The noise is the variance of the error, in units of the variance of all losses' scores.
         """
         reports, ends, noise = self._at(max(curve, default=-1))
         if not curve or not len(reports):

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from sweeps.choose.surrogate import Array, Encoded, Surrogate
+from sweeps.choose.scores import Array
+from sweeps.choose.surrogate import Encoded, Surrogate
 
 _SAMPLES = 50  # bootstrap samples of this study's results
 
 
 class EarlierModels:
-    """A model of each earlier study. Only the ranks of a study's losses count, so that studies may differ in scale."""
+    """A model of each earlier study. Each study's losses have their own scores, so that studies may differ in scale."""
 
     def __init__(self, studies: Iterable[tuple[Encoded, Sequence[float]]], parameter_indices: Sequence[int]) -> None:
         """Fit a model to the points and the losses of each study in which two losses differ."""
@@ -32,7 +33,7 @@ class EarlierModels:
         if not self._models:
             return False
         weights = [(1 - count % 2) / len(self._models)] * len(self._models)
-        if len(set(own.quantiles)) > 1:
+        if len(set(own.scores)) > 1:
             weights = self._weigh(own, seed)
         own.others = [(weight, model) for model, weight in zip(self._models, weights, strict=True) if weight > 0]
         return bool(own.others)
@@ -44,7 +45,7 @@ class EarlierModels:
         model predicts each result from the others, and counts as no worse than chance. A model that is clearly worse
         than the own model has no weight, because many bad models would add up.
         """
-        count, before = len(own.quantiles), own.quantiles[:, None] < own.quantiles
+        count, before = len(own.scores), own.scores[:, None] < own.scores
         counts = np.random.RandomState(seed).multinomial(count, np.full(count, 1 / count), _SAMPLES).astype(float)
         pairs = np.einsum("si,ij,sj->s", counts, before, counts)
         counts, pairs = counts[pairs > 0], pairs[pairs > 0]

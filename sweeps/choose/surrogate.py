@@ -7,11 +7,11 @@ scikit-learn takes a second and Optuna's process needs PyTorch.
 import math
 from collections.abc import Sequence
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from sweeps.choose.scores import Array, scores
+
 Encoded = Sequence[Sequence[float]]
 
 MIN_RESULTS = 3  # that a fit of the scales needs
@@ -32,8 +32,7 @@ class Surrogate:
     While trials run, a share of the kernel is additive (Duvenaud et al., Additive Gaussian Processes, NeurIPS 2011):
     the effects of single parameters need fewer results.
 
-    The model uses only the ranks of the losses, as normal quantiles. An outlier therefore has no effect, and a bad
-    point may have the loss math.inf.
+    The model uses scores of the losses: a bad outlier has no effect, and a bad point may have the loss math.inf.
     """
 
     def __init__(self, parameter_indices: Sequence[int], scales: Sequence[float] = ()) -> None:
@@ -63,14 +62,14 @@ class Surrogate:
 
         The points that are `running`, oldest first, count as if they had their predicted means, so that concurrent
         trials differ (Ginsbourger et al., 2010, the kriging believer). `estimates` has the estimated loss of each
-        running point, and its noise: the variance of its quantile, infinite if nothing is estimated.
+        running point, and its noise: the variance of its score, infinite if nothing is estimated.
 
         With few or equal losses, the scales are the prior's.
         """
         running, estimates = running[-_MAX_RESULTS:], estimates[-_MAX_RESULTS:]
         chosen = _best_and_newest(losses)
         self.points = x = np.array([encoded[i] for i in chosen]).reshape(-1, len(self._indices))
-        self.quantiles = y = quantiles(np.array([losses[i] for i in chosen]))
+        self.scores = y = scores(np.array([losses[i] for i in chosen]))
         additive = _ADDITIVE * max(0.0, 1 - len(y) / _MAX_ADDITIVE) if running else 0.0
         if len(y) >= MIN_RESULTS and len(set(y)) > 1:
             self._scales = _minimized(_Likelihood(x, y, self._indices, self._prior, additive), self._scales)
@@ -85,11 +84,11 @@ class Surrogate:
         self._has_failed = len(bad) > 0
 
     def mean(self, encoded: Encoded | Array) -> Array:
-        """Return the expected quantile of the loss at each point."""
+        """Return the expected score of the loss at each point."""
         return self._losses.predict(np.array(encoded))[0]
 
     def left_out_means(self) -> Array:
-        """Return the expected quantile of each result, given the other results."""
+        """Return the expected score of each result, given the other results."""
         return self._results.left_out_means()
 
     def gain(self, encoded: Encoded) -> Array:
@@ -119,7 +118,7 @@ class Surrogate:
         if not finite:
             return self._results
         ends, noise = np.array(estimates)[finite].T
-        return self._results.given(points[finite], np.interp(ends, losses, np.sort(self.quantiles)), noise)
+        return self._results.given(points[finite], np.interp(ends, losses, np.sort(self.scores)), noise)
 
     def _posterior(self, x: Array, y: Array) -> "_Posterior":
         return _Posterior(self._kernel, math.exp(self._scales[-1]), x, y)
@@ -165,7 +164,7 @@ class _Posterior:
         self._whitening = np.linalg.inv(root)
         self._whitened = self._whitening @ y
         square = float(self._whitened @ self._whitened)
-        self._variance = square / len(y) if len(y) >= MIN_RESULTS else 1.0  # because quantiles have a variance of 1
+        self._variance = square / len(y) if len(y) >= MIN_RESULTS else 1.0  # because scores have a variance of about 1
 
     def predict(self, encoded: Array) -> tuple[Array, Array]:
         """Return the mean and the standard deviation at each point."""
@@ -265,10 +264,3 @@ def _best_and_newest(losses: Sequence[float]) -> list[int]:
     if len({losses[i] for i in (*best, *newest)}) < 2:
         best[-1:] = ranked[-1:]
     return [*best, *newest]
-
-
-def quantiles(losses: Array) -> Array:
-    """Return the normal quantiles of the losses' ranks; ties have their middle rank."""
-    ranks = (losses[:, None] > losses).sum(1) + (losses[:, None] == losses).sum(1) / 2
-    normal = NormalDist()
-    return np.array([normal.inv_cdf(rank / len(losses)) for rank in ranks])

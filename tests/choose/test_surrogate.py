@@ -8,7 +8,7 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern
 
-from sweeps.choose.surrogate import Surrogate, _best_and_newest, _Kernel, _Likelihood, _Posterior, quantiles
+from sweeps.choose.surrogate import Surrogate, _best_and_newest, _Kernel, _Likelihood, _Posterior
 
 AXIS = [[i / 20] for i in range(21)]
 Points = list[list[float]]
@@ -87,11 +87,10 @@ def test_gain_is_lower_near_failures() -> None:
     assert all(a > b for a, b in pairwise(shares))
 
 
-def test_only_the_order_of_losses_counts() -> None:
+def test_a_bad_outlier_has_no_effect() -> None:
     tried = [[0.0], [0.2], [0.45], [0.7], [1.0]]
     gain = learned(tried, [0.5, 0.1, 0.2, 3.0, 4.0]).gain(AXIS)
     assert learned(tried, [0.5, 0.1, 0.2, 1e300, math.inf]).gain(AXIS) == pytest.approx(gain)
-    assert quantiles(np.array([1.0, math.inf, math.inf])) == pytest.approx([-0.967, 0.431, 0.431], abs=0.001)
 
 
 def test_few_results_show_the_effect_of_each_parameter_while_trials_run() -> None:

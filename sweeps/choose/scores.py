@@ -1,0 +1,37 @@
+"""Losses on one scale, for models that expect values of about normal distribution."""
+
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_LOWEST = -4.0  # score of a distance alone, so that one result far ahead leaves room for a better one
+_LARGEST = 1e300  # because sums of larger numbers overflow
+
+
+def quantiles(losses: Array) -> Array:
+    """Return the normal quantiles of the losses' ranks; ties have their middle rank."""
+    ranks = (losses[:, None] > losses).sum(1) + (losses[:, None] == losses).sum(1) / 2
+    normal = NormalDist()
+    return np.array([normal.inv_cdf(rank / len(losses)) for rank in ranks])
+
+
+def scores(losses: Array) -> Array:
+    """Return the normal quantiles of the losses, of which the better half also shows how far the losses are apart.
+
+    There a score is the mean of the quantile and of the distance to the median, in units that give both the same mean:
+    ranks alone do not tell whether the best is far ahead. In the worse half an outlier has no effect, and a loss may
+    be math.inf.
+    """
+    ranks, finite = quantiles(losses), losses[np.isfinite(losses)]
+    if not finite.size:
+        return ranks
+    middle = min(float(np.median(losses)), float(finite.max()), _LARGEST)
+    better = losses < middle
+    if better.any():
+        distances = np.maximum(losses[better], -_LARGEST) - middle
+        distances = np.maximum(distances * (ranks[better].mean() / distances.mean()), _LOWEST)
+        ranks[better] = (ranks[better] + distances) / 2
+    return ranks
