@@ -12,7 +12,7 @@ and the fourth pruners.py.
            [--earlier 2] [--pruners 6]
 
 The numbers are the seeds of each part, and of the slow peers also their tables, evenly spread over the fifteen. These
-defaults take 12 minutes of 2 cores. A search of HEBO takes some 3 minutes of a core one at a time (--hebo-alone), and
+defaults take 13 minutes of 2 cores. A search of HEBO takes some 3 minutes of a core one at a time (--hebo-alone), and
 30 s eight at a time; one of Optuna's Gaussian process takes 4 s and 6 s.
 """
 
