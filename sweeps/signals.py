@@ -3,15 +3,25 @@
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 _LOOK_S = 0.25
-_WAKE = signal.SIGURG  # because by default a process ignores it, and no library uses it
+_WAKE = signal.SIGURG  # because by default a process ignores it
 
 
 class Interrupted(BaseException):
-    """The code was abandoned, because there is a reason to stop. No Exception, because others catch those."""
+    """The code was abandoned, for a reason in words, or for an error. No Exception, because others catch those."""
+
+    def __init__(self, reason: str | Exception = "") -> None:
+        super().__init__(reason)
+        self._reason = reason
+
+    def words(self) -> str:
+        """Return the reason. Raises the error, if the reason is one."""
+        if isinstance(self._reason, Exception):
+            raise self._reason
+        return self._reason
 
 
 @contextmanager
@@ -29,34 +39,47 @@ def on_signals(handle: Callable[[int, Any], None]) -> Iterator[None]:
 
 
 @contextmanager
-def interruptible(reason: Callable[[], object]) -> Iterator[None]:
-    """Raise Interrupted in the code within, once `reason` returns something. Only for code that writes no file.
+def interruptible(reason: Callable[[], str]) -> Iterator[None]:
+    """Raise Interrupted in the code within, once `reason` returns words. Only for code that writes no file.
 
-    Another thread calls `reason`, so that no signal is lost that arrives just before the code, or just after it.
+    Another thread calls `reason`, so that no signal is lost that arrives just before the code, or just after it. What
+    the code has in memory may be incomplete then.
     """
-    over, thread = threading.Event(), threading.get_ident()
+    over, thread, reasons = threading.Event(), threading.get_ident(), list[str | Exception]()
 
     def watch() -> None:
         while not over.wait(_LOOK_S):
-            try:
-                is_due = bool(reason())
-            except Exception:  # because the loop's own call raises it where it is explained
-                is_due = True
-            if is_due:
-                signal.pthread_kill(thread, _WAKE)
-                return
+            with suppress(OSError):  # because a shared disk may be unreachable for a moment
+                reasons.extend(filter(None, [_reason_or_error(reason)] if not reasons else []))
+            if reasons:
+                signal.pthread_kill(thread, _WAKE)  # each time, because the code may swallow an exception
 
     def interrupt(*_: Any) -> None:
-        if not over.is_set():
-            over.set()
+        if reasons and not over.is_set():
             raise Interrupted
 
     previous = signal.signal(_WAKE, interrupt)
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        yield
+        try:
+            yield
+        finally:
+            over.set()
+    except Interrupted:
+        pass  # because it is raised below, with its reason
     finally:
-        over.set()
+        over.set()  # again, because the first call may have been interrupted
         watcher.join()
         signal.signal(_WAKE, previous)
+    if reasons:
+        raise Interrupted(reasons[0])
+
+
+def _reason_or_error(reason: Callable[[], str]) -> str | Exception:
+    try:
+        return reason()
+    except OSError:
+        raise
+    except Exception as error:
+        return error

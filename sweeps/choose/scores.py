@@ -25,13 +25,12 @@ def scores(losses: Array) -> Array:
     ranks alone do not tell whether the best is far ahead. In the worse half an outlier has no effect, and a loss may
     be math.inf.
     """
-    ranks, finite = quantiles(losses), losses[np.isfinite(losses)]
-    if not finite.size:
+    ranks, finite = quantiles(losses), np.isfinite(losses)
+    if not finite.any():
         return ranks
-    middle = min(float(np.median(losses)), float(finite.max()), _LARGEST)
-    better = losses < middle
-    if better.any():
-        distances = np.maximum(losses[better], -_LARGEST) - middle
-        distances = np.maximum(distances * (ranks[better].mean() / distances.mean()), _LOWEST)
-        ranks[better] = (ranks[better] + distances) / 2
+    values = np.clip(losses, -_LARGEST, _LARGEST)
+    distances = values - min(np.median(values), values[finite].max())
+    if (better := distances <= 0).any() and (total := distances[better].sum()) < 0:
+        scaled = np.maximum(distances[better] / total * ranks[better].sum(), _LOWEST)
+        ranks[better] = (ranks[better] + scaled) / 2
     return ranks

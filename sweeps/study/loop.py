@@ -1,5 +1,6 @@
 """The loop that keeps the slots full: choose, submit, poll, record. It imports no SLURM, TensorFlow or Optuna."""
 
+import math
 import signal
 import time
 from collections import deque
@@ -104,8 +105,9 @@ class Loop:
             if self._ready is None and not self.stop.check_budget(self.running.values()):
                 try:
                     answer, self._ready = self.starter.choose(bool(self.stop.enough), self._record_end, self._reason)
-                except Interrupted:
-                    break  # because `run` stops the study next
+                except Interrupted as interrupted:  # after which no chooser is asked again
+                    self._interrupt(interrupted.words())
+                    break
                 except UserError as error:  # raised by a sampler, or by a search space in the user's code
                     self.stop.stop_study(str(error))
                     break
@@ -116,7 +118,7 @@ class Loop:
                 return False
             if not room or not self._submit():
                 return True
-        return not self.stop.reason
+        return False
 
     def _drop_unwanted(self) -> None:
         """Drop the ready attempt if the search has had enough since it was made."""
@@ -149,8 +151,7 @@ class Loop:
             self._ready = None
 
     def _has_room(self) -> bool:
-        free = self.settings.n_jobs is None or len(self.running) < self.settings.n_jobs
-        self._room = free and self.launcher.has_room(ahead=self.ahead)
+        self._room = len(self.running) < (self.settings.n_jobs or math.inf) and self.launcher.has_room(ahead=self.ahead)
         return self._room
 
     def _resume_study(self) -> None:

@@ -3,12 +3,14 @@
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from sweeps.choose import Next
 from sweeps.choose.sampler.fed_study import FedStudy
+from sweeps.errors import UserError
 from sweeps.record.study import StudySnapshot
 from sweeps.settings import SweeperConf
 from sweeps.signals import Interrupted, interruptible
@@ -127,18 +129,38 @@ def test_reason_before_the_code_is_not_lost() -> None:
     assert time.monotonic() - began < 30
 
 
-def test_failing_reason_interrupts() -> None:
-    def fail() -> str:
-        raise OSError("the disk is away")
+def test_error_of_the_reason_interrupts_but_not_that_of_a_disk() -> None:
+    errors = iter([OSError("the disk is away"), UserError("the study is left to another driver")])
 
-    with pytest.raises(Interrupted), interruptible(fail):
+    def fail() -> str:
+        raise next(errors)
+
+    with pytest.raises(Interrupted) as interrupted, interruptible(fail):
         time.sleep(60)
+    with pytest.raises(UserError, match="left to another"):
+        interrupted.value.words()
+
+
+def test_code_that_swallows_one_interruption_is_interrupted_again() -> None:
+    began = time.monotonic()
+    with pytest.raises(Interrupted, match="there was a signal"), interruptible(lambda: "there was a signal"):
+        for _ in range(3):
+            with suppress(BaseException):
+                time.sleep(60)
+    assert time.monotonic() - began < 30
+
+
+def test_signal_of_another_process_does_not_interrupt() -> None:
+    with interruptible(str):
+        for _ in range(5):
+            os.kill(os.getpid(), signal.SIGURG)
+            time.sleep(0.01)
 
 
 def test_code_that_ends_is_not_interrupted_later() -> None:
     handler = signal.getsignal(signal.SIGURG)
     for _ in range(200):
-        with interruptible(lambda: True):
+        with interruptible(lambda: "there was a signal"):
             pass
     time.sleep(0.5)
     assert signal.getsignal(signal.SIGURG) == handler

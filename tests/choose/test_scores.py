@@ -25,8 +25,9 @@ def test_scores_do_not_depend_on_the_unit() -> None:
     assert scores(1e6 * losses - 7e6) == pytest.approx(scores(losses))
 
 
-FEW = [[], [1.0], [2.0, 2.0, 2.0], [1e-320, 2e-320, 1.0, 2.0], [-1e308, 0.0, 1e308]]
+FEW = [[], [1.0], [2.0, 2.0, 2.0], [1e-320, 2e-320, 1.0, 2.0], [-1e308, 0.0, 1e308], [0.0, 5e-324, 5e-324, 1e-323]]
 PRUNED = [[INF], [INF, INF], [1.0, INF, INF], [1.0, 2.0, INF, INF, INF], [1.7e308, 1.75e308, INF]]
+PRUNED += [[0.0, 0.999, 1.0, *[INF] * 10], [1.0, 2.0, 3.0, 3.9, 4.0, *[INF] * 7]]
 BOUNDLESS = [[-INF, 1.0, 2.0], [-INF, -INF, INF]]
 
 

@@ -1,8 +1,7 @@
 """Faults of a sampler or a pruner: the study stops with two lines, and a later command continues it."""
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from optuna.pruners import BasePruner
@@ -15,14 +14,19 @@ _ADVICE = "Correct its code and type the command again, or type another setting 
 Kind = type[BaseSampler] | type[BasePruner]
 
 
-@contextmanager
-def explain_faults(kind: Kind, advice: str = _ADVICE) -> Iterator[None]:
+class explain_faults:  # noqa: N801, because it is used as a function
     """Raise UserError if a sampler or a pruner raises an error, because those of other packages may raise anything."""
-    try:
-        yield
-    except (Exception, SystemExit, GeneratorExit) as error:
-        words = str(error).splitlines() or ["no message"]
-        raise fault(kind, f"it raised {type(error).__name__}: {words[0]}", advice) from error
+
+    def __init__(self, kind: Kind, advice: str = _ADVICE) -> None:
+        self._kind, self._advice = kind, advice
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (Exception, SystemExit, GeneratorExit)):
+            words = str(error).splitlines() or ["no message"]
+            raise fault(self._kind, f"it raised {type(error).__name__}: {words[0]}", self._advice) from error
 
 
 def storable(kind: Kind, attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,6 +50,7 @@ class FedStudy:
         self.metric, self.repeats = study.objective[0], study.repeats
         self._offset = len(earlier)
         self._pending: tuple[int, Any] | None = None  # number and params of a proposed trial that is not yet recorded
+        self._is_partial = False  # whether feeding was interrupted
         self._begin({})
 
     def _begin(self, shared: Mapping[str, Any]) -> None:
@@ -66,10 +67,9 @@ class FedStudy:
 
     def follow(self, study: StudySnapshot) -> None:
         """Feed the new changes. If a trial was reopened, or differs from its proposal, feed all trials anew."""
+        is_partial, self._is_partial = self._is_partial or not self._is_recorded(study), True
         update = self._outcomes.read_new(study)
-        pending, self._pending = self._pending, (len(study.rows), None)  # so that an interrupted feed is repeated
-        is_first = self._count == self._offset
-        if is_first or update.reopened or (pending and not _is_recorded(*pending, study)):
+        if is_partial or update.reopened or self._count == self._offset:
             self._begin(study.shared)
             update = self._outcomes.read_new(study)
         for trial in update.proposed:
@@ -77,7 +77,14 @@ class FedStudy:
                 self._add(trial)
         for trial, end in update.ended:
             self._end(trial, end)
-        self._pending = None
+        self._pending, self._is_partial = None, False
+
+    def _is_recorded(self, study: StudySnapshot) -> bool:
+        """Return whether the record has the trial that was proposed last, with its params."""
+        if self._pending is None:
+            return True
+        number, params = self._pending
+        return number < len(study.rows) and dict(study.rows[number].params) == params
 
     def load_study(self, sampler: BaseSampler | None) -> optuna.Study:
         """Return a new Optuna object of the study with this sampler, because the object caches its trials."""
@@ -191,7 +198,3 @@ def read_reports(trial: TrialRecord, metric: str) -> dict[int, float]:
     """Return the finite values of a metric that the trial reported, by step."""
     values = {line.step: line.metrics.get(metric, math.nan) for line in TrialFolder(trial.folder).read_metrics().values}
     return {step: value for step, value in values.items() if math.isfinite(value)}
-
-
-def _is_recorded(number: int, params: Any, study: StudySnapshot) -> bool:
-    return number < len(study.rows) and dict(study.rows[number].params) == params
