@@ -88,6 +88,16 @@ def test_function_makes_the_sampler_of_each_trial() -> None:
     assert made.sampler(20, 20) is not made.sampler(21, 21)
 
 
+def test_function_with_a_seed_is_built_without_a_typed_seed() -> None:
+    assert samplers(f"{__name__}.make_tpe").kind is optuna.samplers.TPESampler
+
+
+def test_cmaes_of_two_objectives_is_refused() -> None:
+    conf = {"_target_": "optuna.samplers.CmaEsSampler"}
+    with pytest.raises(UserError, match="sampler=cmaes: CMA-ES has one objective, and this study has 2"):
+        Samplers(conf, ["minimize", "maximize"], space("x=interval(0,1)"), "s")
+
+
 def test_function_without_a_seed_makes_one_sampler() -> None:
     made = samplers(f"{__name__}.make_random", seed=None)
     assert made.sampler(20, 20) is made.sampler(21, 21)
@@ -197,7 +207,8 @@ def test_study_of_a_faulty_sampler_is_resumed(tmp_path: Path, name: str, fault: 
     assert "Traceback" not in stopped.said
     before = [row.params for row in rows(stopped.study())]
     (tmp_path / "corrected").touch()
-    assert run(line, tmp_path, extra).code == 0
+    (tmp_path / "theirs.py").write_text(f"{SAMPLER}# corrected\n")
+    assert run([*line, "hydra.sweeper.extend=true"], tmp_path, extra).code == 0
     after = rows(stopped.study())
     assert len(before) == 2 and [row.params for row in after][:2] == before
     assert [row.state for row in after] == ["completed"] * 4

@@ -52,7 +52,8 @@ def _kind_of(conf: Mapping[str, Any]) -> type[BaseSampler]:
     except (ImportError, AttributeError, ValueError) as error:
         problem = f"hydra.sweeper.sampler._target_={name}: it cannot be imported: {str(error).splitlines()[0]}"
         raise UserError(f"{problem}.\nInstall its package, or type hydra/sweeper/sampler=default") from error
-    kind = target if inspect.isclass(target) else type(_build("sampler", conf))
+    seed = {"seed": 0} if callable(target) and "seed" in inspect.signature(target).parameters else {}
+    kind = target if inspect.isclass(target) else type(_build("sampler", {**seed, **conf}))
     if not issubclass(kind, BaseSampler):
         raise UserError(
             f"hydra.sweeper.sampler._target_={name}: it is no sampler of Optuna.\n"
@@ -107,6 +108,9 @@ class Samplers:
         defaults = self._tpe_defaults(is_single, space) if is_tpe else {}
         self._conf |= {name: value for name, value in defaults.items() if name not in self._conf}
         self.models = self.kind is DefaultSampler and is_single
+        if issubclass(self.kind, CmaEsSampler) and not is_single:
+            problem = f"hydra/sweeper/sampler=cmaes: CMA-ES has one objective, and this study has {len(directions)}"
+            raise UserError(f"{problem}.\nType hydra/sweeper/sampler=default or hydra/sweeper/sampler=nsgaii")
         self.startup = _whole(self._conf, "n_startup_trials", 10) if is_tpe else 0
         if is_tpe:
             _whole(self._conf, "n_ei_candidates", 24)

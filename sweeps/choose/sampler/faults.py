@@ -9,7 +9,10 @@ from optuna.samplers import BaseSampler
 
 from sweeps.errors import UserError
 
-_ADVICE = "Correct its code and type the command again, or type another setting and another hydra.sweeper.study_name"
+_ADVICE = (
+    "Correct its code and type the command again with hydra.sweeper.extend=true, or type another setting and another "
+    "hydra.sweeper.study_name"
+)
 
 Kind = type[BaseSampler] | type[BasePruner]
 
