@@ -1,6 +1,7 @@
 """Who extended a study, when, and by which values; and why a command does not only extend it."""
 
 import getpass
+import json
 import math
 import os
 import shlex
@@ -9,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sweeps.errors import UserError
+from sweeps.record.exclusion import Exclusion
 from sweeps.record.grammar import space_of
 from sweeps.record.listed import lost_point
 from sweeps.record.space import Choice, Interval
@@ -59,18 +62,24 @@ def _explain_lost_point(old: "Definition", new: "Definition", has: str, line: Ca
     sources = {"zip(": "zip(...)", "sweeper.also=": "hydra.sweeper.also", "sweeper.points=": "hydra.sweeper.points"}
     typed = [name for word, name in sources.items() if word in words]
     problem = f"{point_text(lost)}: {has} this point, and this command lacks it"
-    return f"{problem}.\nAdd it to {' or '.join(typed or sources.values())}. {_to_exclude(lost, line)}"
+    return f"{problem}.\nAdd it to {' or '.join(typed or sources.values())}{_to_exclude(lost, line)}"
 
 
 def _explain_lost_values(old: "Definition", new: "Definition", key: str, has: str, line: Callable[[str], str]) -> str:
+    if key not in old.parameters and f"+{key}" in old.parameters:
+        return ""  # because the loss is explained under the key with its plus
+    if key in old.parameters and key not in new.parameters:
+        (before,) = space_of({key: old.parameters[key]}).parameters
+        problem = f"{before.key}: this command does not sweep it, and {has} {before.typed}"
+        return f"{problem}.\nType: {shlex.quote(f'{before.key}={before.typed}')}"
     if key not in old.parameters or key not in new.parameters:
         return FIXED
     (before,), (after,) = (space_of({key: study.parameters[key]}).parameters for study in (old, new))
     if isinstance(before, Choice) and isinstance(after, Choice):
         pairs = zip(before.values, before.texts, strict=True)
-        lost = [text for value, text in pairs if not after.find(value)]
+        lost = {text: value for value, text in pairs if not after.find(value)}
         typed = shlex.quote(f"{before.key}={','.join([*after.texts, *lost])}")
-        advice = f"Type: {typed}. {_to_exclude({before.key: lost[0]}, line)}" if lost else ""
+        advice = f"Type: {typed}{_to_exclude({before.key: next(iter(lost.values()))}, line)}" if lost else ""
         return advice and f"{before.key}={after.typed}: {has} {', '.join(lost)} too.\n{advice}"
     if isinstance(before, Interval) and isinstance(after, Interval):
         return _explain_lost_ends(before, after, has, line)
@@ -89,8 +98,14 @@ def _explain_lost_ends(before: Interval, after: Interval, has: str, line: Callab
 
 
 def _to_exclude(point: Point, line: Callable[[str], str]) -> str:
-    condition = " and ".join(f"{key.lstrip('+')}={value}" for key, value in point.items())
-    return f"To try it no further: {line('exclude')} {shlex.quote(condition)}"
+    """Return how to exclude the point; empty if a condition cannot name its values."""
+    values = {key.lstrip("+"): value for key, value in point.items()}
+    texts = [f"{key}={value if str(value).isidentifier() else json.dumps(value)}" for key, value in values.items()]
+    try:
+        Exclusion(condition := " and ".join(texts), values)
+    except UserError:
+        return ""
+    return f". To try it no further: {line('exclude')} {shlex.quote(condition)}"
 
 
 def well_formed(extended: object) -> list[dict[str, Any]]:

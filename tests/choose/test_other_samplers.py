@@ -138,6 +138,9 @@ def test_wrong_name_is_refused(name: str, problem: str) -> None:
         ("TPESampler", "n_ei_candidates", 2.5, "it must be a whole number.\n"),
         ("TPESampler", "n_startup_trials", -1, "it must be 0 or more.\n"),
         ("RandomSampler", "seed", -1, "it must be 0 or more.\n"),
+        ("CmaEsSampler", "popsize", 1, "it must be 2 or more.\n"),
+        ("CmaEsSampler", "popsize", 2.5, "it must be a whole number.\n"),
+        ("CmaEsSampler", "n_startup_trials", -1, "it must be 0 or more.\n"),
         ("CmaEsSampler", "sigma0", 0, "it must be a number above 0.\n"),
         ("CmaEsSampler", "sigma0", -0.1, "it must be a number above 0.\n"),
         ("CmaEsSampler", "sigma0", "x", "it must be a number above 0.\n"),
@@ -148,9 +151,9 @@ def test_setting_out_of_its_range_is_refused(kind: str, setting: str, value: Any
         samplers(f"optuna.samplers.{kind}", **{setting: value})
 
 
-@pytest.mark.parametrize("setting", ["n_startup_trials", "seed"])
-def test_setting_at_its_least_is_accepted(setting: str) -> None:
-    assert samplers("optuna.samplers.TPESampler", **{setting: 0}).kind is optuna.samplers.TPESampler
+@pytest.mark.parametrize(("setting", "value"), [("n_startup_trials", 0), ("seed", 0), ("seed", 1e3)])
+def test_whole_number_in_its_range_is_accepted(setting: str, value: float) -> None:
+    assert samplers("optuna.samplers.TPESampler", **{setting: value}).kind is optuna.samplers.TPESampler
 
 
 def test_function_that_exits_is_refused() -> None:

@@ -162,6 +162,13 @@ TO_EXCLUDE = "python -m sweeps exclude study --root {root}"
             "x=tag(log,interval(0.0001,0.01)): study s has tag(log,interval(1e-05,1)).\n"
             f"Type an interval that contains it. To narrow it: {TO_EXCLUDE} 'x < 0.0001 or x > 0.01'",
         ),
+        (
+            ["+x=vit-b16,c"],
+            ["+x=c"],
+            GRID,
+            "+x: this command does not sweep it, and study s has vit-b16,c.\nType: +x=vit-b16,c",
+        ),
+        (["+x=vit-b16,c,d"], ["+x=c,d"], GRID, f"{TO_EXCLUDE} 'x=\"vit-b16\"'"),
         (["+x=int(interval(1,5))"], ["+x=int(interval(0,4))"], SEARCH, f"{TO_EXCLUDE} 'x > 4'"),
         (
             ["x=1,2"],

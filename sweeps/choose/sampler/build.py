@@ -20,7 +20,7 @@ from sweeps.hydra_parts import call_target
 from sweeps.record.space import SearchSpace
 from sweeps.settings import SweeperConf
 
-_LEAST = {"seed": 0, "n_startup_trials": 0, "n_ei_candidates": 1}
+_LEAST = {"seed": 0, "n_startup_trials": 0, "n_ei_candidates": 1, "popsize": 2}
 
 
 class DefaultSampler(TPESampler):
@@ -67,7 +67,7 @@ def _whole(conf: Mapping[str, Any], name: str, default: int) -> int:
     value = default if conf.get(name) is None else conf[name]
     setting, least = f"hydra.sweeper.sampler.{name}", _LEAST[name]
     try:
-        number = int(str(value))
+        number = int(value) if isinstance(value, float) and value.is_integer() else int(str(value))
     except ValueError as error:
         raise UserError(f"{setting}={value}: it must be a whole number.\nType, for example: {setting}=10") from error
     if number < least:
@@ -116,6 +116,8 @@ class Samplers:
             _whole(self._conf, "n_ei_candidates", 24)
         if target is self.kind and issubclass(self.kind, CmaEsSampler):
             _refuse_no_width(self._conf.get("sigma0"))
+            _whole(self._conf, "popsize", _LEAST["popsize"])
+            _whole(self._conf, "n_startup_trials", 1)
         has_seed = "seed" in inspect.signature(target).parameters
         self._seed = _whole(self._conf, "seed", zlib.crc32(name.encode()))
         first = _build("sampler", self._conf | ({"seed": self._seed} if has_seed else {}))
