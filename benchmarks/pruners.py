@@ -32,7 +32,7 @@ PRUNERS = {
     "asha": "asha",
     "hyperband": "hyperband",
     "median": "median",
-    "asha, 4 epochs, by 3": "asha min_resource=4 reduction_factor=3",
+    "asha, 6 epochs, by 3": "asha min_resource=6 reduction_factor=3",
 }
 Ends = list[tuple[int, float]]
 """The epochs spent when each trial ended, and its accuracy (%); -infinity if it was pruned."""
