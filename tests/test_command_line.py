@@ -151,7 +151,10 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     (
         "hydra.sweeper.start={{lr:1}}",
         SWEPT,
-        ["List", "\nType a list of points in braces, as in 'hydra.sweeper.start=[{lr: 0.001, batch_size: 64}]'"],
+        [
+            "start={lr:1}: ",
+            "\nType a list of points in braces, as in 'hydra.sweeper.start=[{lr: 0.001, batch_size: 64}]'",
+        ],
     ),
     ("hydra.sweeper.start=[1]", SWEPT, ["Cannot assign int", "\nType a list of points in braces"]),
     ("hydra.sweeper.start=[lr=1]", SWEPT, ["cannot be read\nType a list of points in braces"]),
