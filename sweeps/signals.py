@@ -3,7 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 _LOOK_S = 0.25
@@ -47,10 +47,18 @@ def interruptible(reason: Callable[[], str]) -> Iterator[None]:
     """
     over, thread, reasons = threading.Event(), threading.get_ident(), list[str | Exception]()
 
+    def look() -> None:
+        try:
+            reasons.extend(filter(None, [reason()]))
+        except OSError:
+            pass  # because a shared disk may be unreachable for a moment
+        except Exception as error:
+            reasons.append(error)
+
     def watch() -> None:
         while not over.wait(_LOOK_S):
-            with suppress(OSError):  # because a shared disk may be unreachable for a moment
-                reasons.extend(filter(None, [_reason_or_error(reason)] if not reasons else []))
+            if not reasons:
+                look()
             if reasons:
                 signal.pthread_kill(thread, _WAKE)  # each time, because the code may swallow an exception
 
@@ -74,12 +82,3 @@ def interruptible(reason: Callable[[], str]) -> Iterator[None]:
         signal.signal(_WAKE, previous)
     if reasons:
         raise Interrupted(reasons[0])
-
-
-def _reason_or_error(reason: Callable[[], str]) -> str | Exception:
-    try:
-        return reason()
-    except OSError:
-        raise
-    except Exception as error:
-        return error

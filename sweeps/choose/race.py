@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from sweeps.choose import Changes, Next, Proposal
 from sweeps.choose.repeats import Seeds
-from sweeps.record.comparison import FIRST_TEST, race
+from sweeps.record.comparison import race
 from sweeps.record.configurations import Configuration, by_configuration, candidates
 from sweeps.record.study import By, StudySnapshot, TrialRecord
 from sweeps.wording import counted
@@ -46,8 +46,7 @@ class Race:
         return Next(waits=bool(standing.todo))
 
     def _announce(self, racing: Sequence[Configuration]) -> str:
-        fresh = self.seeds.fresh if len(racing) > 1 else self.seeds.fresh[:FIRST_TEST]
-        names = "; ".join(configuration.name for configuration in racing)
+        fresh, names = self.seeds.of_race(len(racing)), "; ".join(configuration.name for configuration in racing)
         seeds = f"up to {len(fresh)} fresh seeds each (first seed: {fresh[0]})"
         return f"final race: {counted(len(racing), 'configuration')}, {seeds}: {names}"
 

@@ -7,6 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.choose import Changes, Next, Proposal
 from sweeps.errors import UserError
+from sweeps.record.comparison import FIRST_TEST
 from sweeps.record.space import Choice, SearchSpace, is_grid
 from sweeps.record.study import By, StudySnapshot, TrialRecord
 from sweeps.settings import SweeperConf
@@ -25,6 +26,10 @@ class Seeds:
     def first(self) -> dict[str, int]:
         """Return the first seed of a search's configuration by its key; empty without repeats."""
         return {self.key: self.repeated[0]} if self.repeated and not self.in_grid else {}
+
+    def of_race(self, configurations: int) -> Sequence[int]:
+        """Return the seeds of a race; a single configuration runs until the first test."""
+        return self.fresh if configurations > 1 else self.fresh[:FIRST_TEST]
 
 
 @dataclass

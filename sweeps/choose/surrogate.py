@@ -128,17 +128,26 @@ class _Kernel:
     """A Matérn 5/2 covariance, 1 at distance 0, of which the share `additive` is the mean over the parameters."""
 
     def __init__(self, lengths: Array, indices: Array, additive: float) -> None:
-        self._coordinate_lengths, self._additive = lengths[indices], additive
-        self._parameters = [indices == index for index in range(len(lengths))] if additive else []
+        self._lengths, self._additive = lengths[indices], additive
+        parameters = [indices == index for index in range(len(lengths))]
+        self._parts = parameters if additive else [slice(None)]  # because one matrix product is faster
 
     def covariance(self, a: Array, b: Array) -> Array:
         """Return the covariance of each point of `a` with each point of `b`, of shape (len(a), len(b))."""
-        a, b = a / self._coordinate_lengths, b / self._coordinate_lengths
-        covariance: Array = (1 - self._additive) * _matern(_squares(a, b))[0]
-        for columns in self._parameters:
-            share = self._additive / len(self._parameters)
-            covariance += share * _matern(_squares(a[:, columns], b[:, columns]))[0]
-        return covariance
+        a, b = a / self._lengths, b / self._lengths
+        return _covariance(np.array([_squares(a[:, part], b[:, part]) for part in self._parts]), self._additive)[0]
+
+
+def _covariance(squares: Array, additive: float) -> tuple[Array, Array]:
+    """Return the covariance, and -2 times its slope by the squared distance in each parameter.
+
+    `squares` has a row for each parameter: squared distances, in units of the squared length.
+    """
+    (joint, slope), share = _matern(squares.sum(0)), additive / len(squares)
+    if not share:
+        return joint, slope
+    each, slopes = _matern(squares)
+    return (1 - additive) * joint + share * each.sum(0), (1 - additive) * slope + share * slopes
 
 
 def _squares(a: Array, b: Array) -> Array:
@@ -204,7 +213,7 @@ class _Likelihood:
         """
         noise, n = math.exp(scales[-1]), self.count
         squares = np.exp(-2 * scales[:-1])[:, None] * self._squares
-        covariance, slope = self._covariance(squares)
+        covariance, slope = _covariance(squares, self._additive)
         whole = (1 + noise + _JITTER) * np.eye(n)
         whole.T[self._pairs] = covariance
         root = np.linalg.cholesky(whole)  # which reads the lower triangle
@@ -217,14 +226,6 @@ class _Likelihood:
         gradient = np.append(by_length, noise * np.trace(by_covariance))
         prior = scales - self._prior
         return loss + 0.5 * float(prior @ prior), gradient + prior
-
-    def _covariance(self, squares: Array) -> tuple[Array, Array]:
-        """Return the covariance of each pair, and -2 times its slope by the squared distance in each parameter."""
-        (joint, slope), share = _matern(squares.sum(0)), self._additive / len(squares)
-        if not share:
-            return joint, slope
-        each, slopes = _matern(squares)
-        return (1 - self._additive) * joint + share * each.sum(0), (1 - self._additive) * slope + share * slopes
 
 
 def _minimized(likelihood: _Likelihood, scales: Array) -> Array:

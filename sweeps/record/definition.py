@@ -15,8 +15,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, is_private, quarantine, read_json, write_whole
-from sweeps.record.extension import FIXED, add_extension, explain_loss, well_formed
+from sweeps.record.extension import add_extension, well_formed
 from sweeps.record.followed import by_default, followed, source, written
+from sweeps.record.removal import FIXED, explain_removal
 from sweeps.record.space import Choice, Parameter, SearchSpace, is_grid, quoted, text_of
 from sweeps.secrets import mask_value
 from sweeps.settings import SweeperConf
@@ -168,10 +169,10 @@ def refuse_differences(folder: Path, old: Definition, new: Definition, extend: b
     """Raise UserError with the first differences if a command is of another study, or does not only extend it."""
     differences = old.differences(new)
     if extend:
-        losses = {key: explain_loss(old, new, key, partial(sweeps_line, folder=folder)) for key in differences}
-        differences = {key: difference for key, difference in differences.items() if losses[key]}
-        if differences and FIXED not in losses.values():
-            raise UserError(next(filter(None, losses.values())))
+        removals = {key: explain_removal(old, new, key, partial(sweeps_line, folder=folder)) for key in differences}
+        differences = {key: difference for key, difference in differences.items() if removals[key]}
+        if differences and FIXED not in removals.values():
+            raise UserError(next(filter(None, removals.values())))
     if differences:
         shown = "; ".join([*differences.values()][:5]) + " ..." * (len(differences) > 5)
         restart = f"type the command that started the study: {resume_line(old)}"

@@ -1,6 +1,7 @@
 """Conditions on points that are never tried, such as `gpus=1 and batch_size>512`: parsed, and never executed."""
 
 import ast
+import keyword
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,6 +17,7 @@ _SINGLE_EQUAL = re.compile(r"""('[^']*'|"[^"]*")|(?<![<>=!])=(?!=)""")
 _ORDER = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}
 _EQUAL = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 _NAMED = {"true": True, "false": False, "null": None}
+_BARE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 Values = Mapping[str, Any]
 Truth = Callable[[Values], bool | None]
@@ -101,6 +103,27 @@ class Exclusion:
             return operator.itemgetter(key)
         literal = _literal(node)
         return lambda values: literal
+
+
+def exact(point: Values, keys: Collection[str]) -> str:
+    """Return a condition that only the points with these values fulfil; empty if the grammar has none."""
+    text = " and ".join(f"{written(key)}={written(value)}" for key, value in point.items())
+    try:
+        condition = Exclusion(text, keys)
+    except UserError:
+        return ""
+    return text if condition.equalities == [*point.items()] and condition.holds(point) else ""
+
+
+def written(value: Any) -> str:
+    """Return a key or a value as one types it in a condition, with quotes unless a text is a plain name."""
+    if not isinstance(value, str):
+        return next((name for name, named in _NAMED.items() if value is named), str(value))
+    words = value.split(".")
+    if _BARE.fullmatch(value) and value not in _NAMED and not any(map(keyword.iskeyword, words)):
+        return value
+    quote = "'" if '"' in value else '"'
+    return quote + value.replace("\\", "\\\\") + quote
 
 
 def _name(node: ast.expr) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, product
 
-from sweeps.record.parameters import canonical, text_of
+from sweeps.record.parameters import canonical
 from sweeps.trial.job import Point, Value
 
 
@@ -52,18 +52,14 @@ class Listed:
         return indices
 
 
-def lost_point(old: Sequence[Point], new: Sequence[Point], texts: Mapping[str, str]) -> Point | None:
+def removed_point(old: Sequence[Point], new: Sequence[Point], values: Mapping[str, Sequence[Value]]) -> Point | None:
     """Return a combination of values that the `old` listed points allow, and the `new` ones do not; None without one.
 
-    Without listed points, all combinations of the parameters' values are allowed; `texts` has the old values.
+    Without listed points, all combinations of the parameters' old `values` are allowed.
     """
     if not new:
         return None
-    if old:
-        allowed = {*map(canonical, new)}
-        return next((point for point in old if canonical(point) not in allowed), None)
-    keys = [*dict.fromkeys(chain(*new))]
-    rows = {tuple(text_of(point[key]) if key in point else "" for key in keys) for point in new}
-    combinations = product(*(texts.get(key, "").split(",") for key in keys))
-    lost = next((values for values in combinations if values not in rows), None)
-    return None if lost is None else {key: value for key, value in zip(keys, lost, strict=True) if value}
+    allowed = {*map(canonical, new)}
+    columns = [[{key: value} for value in values[key]] for key in dict.fromkeys(chain(*new)) if key in values]
+    combined = (dict(chain.from_iterable(part.items() for part in parts)) for parts in product(*columns))
+    return next((point for point in old or combined if canonical(point) not in allowed), None)

@@ -35,10 +35,10 @@ def explain(error: Exception, config: DictConfig) -> str:
         reasons = [line for line in error.message.splitlines() if " while evaluating " in line]
         reason = f": {reasons[0].partition(' while evaluating ')[2]}" if reasons else ""
         typed = str(error.override)
-        advice = _advise_list(typed) or _advise_zip(typed, reason, config) or f"\n{_GRAMMAR}"
+        problem = f"'{typed}' cannot be read{reason}"
         if section := _advise_section(typed, config):
-            advice = f".{section}"
-        return f"'{typed}' cannot be read{reason}{advice}"
+            return f"{problem}.{section}"
+        return problem + (_advise_list(typed) or _advise_zip(typed, reason, config) or f"\n{_GRAMMAR}")
     lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines()]
     if lines[0].startswith("Could not override '"):
         return _explain_key(lines[0].split("'")[1], lines[1].split(" use ")[-1], config)

@@ -18,7 +18,6 @@ from sweeps.choose.repeats import Seeds
 from sweeps.errors import Infeasible, UserError
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher
-from sweeps.record.comparison import FIRST_TEST
 from sweeps.record.definition import ARCHIVE, as_typed, resumed_sampler
 from sweeps.record.narrowed import narrow
 from sweeps.record.space import Choice, SearchSpace, is_grid
@@ -266,9 +265,9 @@ def _describe_seeds(settings: SweeperConf, seeds: Seeds) -> Iterator[str]:
         values = ",".join(map(str, seeds.repeated))
         yield f"each configuration runs {settings.repeats} times, with {settings.seed_key}={values}{counts}"
     if settings.final_race:
-        fresh, best, until = seeds.fresh, f"{settings.final_race} configurations run", ", until a test separates them"
-        if settings.final_race == 1:
-            fresh, best, until = seeds.fresh[:FIRST_TEST], "configuration runs", ""
+        fresh, best, until = seeds.of_race(settings.final_race), "configuration runs", ""
+        if settings.final_race > 1:
+            best, until = f"{settings.final_race} configurations run", ", until a test separates them"
         yield f"after all other trials the best {best} with {settings.seed_key}={fresh[0]} to {fresh[-1]}{until}"
 
 

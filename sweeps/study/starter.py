@@ -47,13 +47,14 @@ class Starter:
 
         Raises Interrupted, and records nothing, if `stop_reason` returns a reason during the choice.
         """
-        study, answers = replace(self.record.study, enough=enough), list[Next]()
+        study, answer, messages = replace(self.record.study, enough=enough), Next(), list[str]()
         with interruptible(stop_reason):
             for chooser in self.choosers:
-                answers.append(answer := chooser.next(study))
+                answer = chooser.next(study)
+                messages.append(answer.message)
                 if answer.begin or answer.resume or answer.waits:
                     break
-        for message in filter(None, (answer.message for answer in answers)):
+        for message in filter(None, messages):
             self.print_line(message)
         if answer.begin:
             return answer, self._begin(answer.begin[0], record_end)

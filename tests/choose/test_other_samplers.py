@@ -138,9 +138,11 @@ def test_wrong_name_is_refused(name: str, problem: str) -> None:
         ("TPESampler", "n_ei_candidates", 2.5, "it must be a whole number.\n"),
         ("TPESampler", "n_startup_trials", -1, "it must be 0 or more.\n"),
         ("RandomSampler", "seed", -1, "it must be 0 or more.\n"),
-        ("CmaEsSampler", "popsize", 1, "it must be 2 or more.\n"),
-        ("CmaEsSampler", "popsize", 2.5, "it must be a whole number.\n"),
         ("CmaEsSampler", "n_startup_trials", -1, "it must be 0 or more.\n"),
+        ("CmaEsSampler", "popsize", 0, "it must be 2 or more.\n"),
+        ("CmaEsSampler", "popsize", 1, "it must be 2 or more.\n"),
+        ("CmaEsSampler", "popsize", -3, "it must be 2 or more.\n"),
+        ("CmaEsSampler", "popsize", 2.5, "it must be a whole number.\n"),
         ("CmaEsSampler", "sigma0", 0, "it must be a number above 0.\n"),
         ("CmaEsSampler", "sigma0", -0.1, "it must be a number above 0.\n"),
         ("CmaEsSampler", "sigma0", "x", "it must be a number above 0.\n"),
@@ -154,6 +156,26 @@ def test_setting_out_of_its_range_is_refused(kind: str, setting: str, value: Any
 @pytest.mark.parametrize(("setting", "value"), [("n_startup_trials", 0), ("seed", 0), ("seed", 1e3)])
 def test_whole_number_in_its_range_is_accepted(setting: str, value: float) -> None:
     assert samplers("optuna.samplers.TPESampler", **{setting: value}).kind is optuna.samplers.TPESampler
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting", "value"),
+    [
+        ("TPESampler", "n_startup_trials", 2.0),
+        ("TPESampler", "n_startup_trials", "2"),
+        ("TPESampler", "n_startup_trials", None),
+        ("TPESampler", "n_ei_candidates", 20.0),
+        ("TPESampler", "seed", 1e3),
+        ("TPESampler", "seed", "1000"),
+        ("CmaEsSampler", "popsize", 8.0),
+        ("CmaEsSampler", "popsize", None),
+    ],
+)
+def test_whole_number_of_any_type_is_accepted(tmp_path: Path, kind: str, setting: str, value: Any) -> None:
+    sampler = {"_target_": f"optuna.samplers.{kind}", "seed": 1, setting: value}
+    settings = SweeperConf(n_trials=6, sampler=sampler, direction="minimize")
+    points = Asked(tmp_path, settings, space("x=interval(0,1)", "y=interval(0,1)")).run(lambda point: float(point["x"]))  # type: ignore[arg-type]
+    assert len(points) == 6
 
 
 def test_function_that_exits_is_refused() -> None:

@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile
+from sweeps.hydra_functions import extend_grammar
 from sweeps.record.definition import Definition, define, read, resume_line, sweeps_line, write_or_check
 from sweeps.record.grammar import parse
 from sweeps.settings import SweeperConf
@@ -25,6 +26,7 @@ def make(*lines: str, name: str = "s", config: dict[str, object] | None = None, 
     sweeper = SweeperConf(**settings)  # type: ignore[arg-type]
     hydra = {"sweeper": {"storage": sweeper.storage, "tracking_uri": sweeper.tracking_uri}}
     whole = OmegaConf.create({"lr": 0.1, "model": {"hidden": [64, 32]}, **(config or {}), "hydra": hydra})
+    extend_grammar()
     space = parse(OverridesParser.create().parse_overrides(list(lines or ["x=1,2"])), {}, {})
     return define(name, sweeper, space, whole, total(sweeper, space), None)
 
@@ -119,6 +121,7 @@ def test_settings_that_may_change_on_resume(tmp_path: Path, changes: dict[str, o
         (["x=interval,a"], ["x=interval,a,b"], SEARCH, True),
         (["x=1,2"], ["x=1,2,3"], {**GRID, "storage": "sqlite:///s.db"}, True),
         (["x=1,2"], ["x=1,2"], {**GRID, "config": {"lr": 0.2}}, False),
+        (["x=1,2", "y='a,b',c"], ["p=zip(x=[1,1,2,2],y=['a,b',c,'a,b',c])"], GRID, True),
         (["x=1,2"], ["x=1,2"], {**SEARCH, "final_race": 2}, True),
         (["x=1,2"], ["x=1,2"], {**SEARCH, "repeats": 2}, False),  # what ended was judged by one seed
     ],
@@ -162,13 +165,6 @@ TO_EXCLUDE = "python -m sweeps exclude study --root {root}"
             "x=tag(log,interval(0.0001,0.01)): study s has tag(log,interval(1e-05,1)).\n"
             f"Type an interval that contains it. To narrow it: {TO_EXCLUDE} 'x < 0.0001 or x > 0.01'",
         ),
-        (
-            ["+x=vit-b16,c"],
-            ["+x=c"],
-            GRID,
-            "+x: this command does not sweep it, and study s has vit-b16,c.\nType: +x=vit-b16,c",
-        ),
-        (["+x=vit-b16,c,d"], ["+x=c,d"], GRID, f"{TO_EXCLUDE} 'x=\"vit-b16\"'"),
         (["+x=int(interval(1,5))"], ["+x=int(interval(0,4))"], SEARCH, f"{TO_EXCLUDE} 'x > 4'"),
         (
             ["x=1,2"],
@@ -182,6 +178,30 @@ TO_EXCLUDE = "python -m sweeps exclude study --root {root}"
             GRID,
             "x=2 y=b: study s has this point, and this command lacks it.\n"
             f"Add it to zip(...). To try it no further: {TO_EXCLUDE} 'x=2 and y=b'",
+        ),
+        (
+            ["w=vit-b16,c"],
+            ["w=c,d"],
+            GRID,
+            f"w=c,d: study s has vit-b16 too.\nType: w=c,d,vit-b16. To try it no further: {TO_EXCLUDE} 'w=\"vit-b16\"'",
+        ),
+        (
+            ["x=1,2", "y='a,b',c d"],
+            ["p=zip(x=[1,1,2],y=['a,b',c d,'a,b'])"],
+            GRID,
+            f". To try it no further: {TO_EXCLUDE} 'x=2 and y=\"c d\"'",
+        ),
+        (
+            ["w=c,d", "c=1,2"],
+            ["w=d", "c=1,2"],
+            {**GRID, "config": {"w": "d"}},
+            "w: this command does not sweep it, and study s has c,d.\nType: w=c,d",
+        ),
+        (
+            ["+w=vit-b16,c,d"],
+            ["+w=c"],
+            {**GRID, "config": {"w": "c"}},
+            "+w: this command does not sweep it, and study s has vit-b16,c,d.\nType: +w=vit-b16,c,d",
         ),
         (
             ["x=1,2,3"],

@@ -8,7 +8,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from sweeps.errors import UserError
 from sweeps.record.grammar import space_of
-from sweeps.record.listed import lost_point
+from sweeps.record.listed import removed_point
 from sweeps.record.space import canonical
 from sweeps.settings import SweeperConf
 from sweeps.study.listed_points import read_listed
@@ -106,7 +106,7 @@ def test_search_has_no_listed_points() -> None:
     ],
 )
 def test_listed_points_only_add_to_what_was_allowed(old: list[Point], new: list[Point], adds: bool) -> None:
-    assert (lost_point(old, new, {"x": "1,2", "k": "2,3"}) is None) is adds
+    assert (removed_point(old, new, {"x": [1, 2], "k": [2, 3]}) is None) is adds
 
 
 def test_study_of_listed_points_is_resumed_and_extended(tmp_path: Path) -> None:

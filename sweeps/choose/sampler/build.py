@@ -20,7 +20,13 @@ from sweeps.hydra_parts import call_target
 from sweeps.record.space import SearchSpace
 from sweeps.settings import SweeperConf
 
-_LEAST = {"seed": 0, "n_startup_trials": 0, "n_ei_candidates": 1, "popsize": 2}
+_LEAST: Mapping[type, Mapping[str, int]] = {
+    BaseSampler: {"seed": 0},
+    TPESampler: {"n_startup_trials": 0, "n_ei_candidates": 1},
+    CmaEsSampler: {"n_startup_trials": 0, "popsize": 2},
+}
+"""The least value of each setting that is a whole number, by the class of the samplers that have it."""
+_NUMBERS = {name for bounds in _LEAST.values() for name in bounds}
 
 
 class DefaultSampler(TPESampler):
@@ -62,12 +68,11 @@ def _kind_of(conf: Mapping[str, Any]) -> type[BaseSampler]:
     return kind
 
 
-def _whole(conf: Mapping[str, Any], name: str, default: int) -> int:
-    """Return a setting of the sampler, or its default. Raises UserError if it is no whole number, or too small."""
-    value = default if conf.get(name) is None else conf[name]
-    setting, least = f"hydra.sweeper.sampler.{name}", _LEAST[name]
+def _whole(name: str, value: Any, least: int) -> int:
+    """Return a setting of the sampler. Raises UserError if it is no whole number, or too small."""
+    setting = f"hydra.sweeper.sampler.{name}"
     try:
-        number = int(value) if isinstance(value, float) and value.is_integer() else int(str(value))
+        number = int(value if isinstance(value, float) and value.is_integer() else str(value))
     except ValueError as error:
         raise UserError(f"{setting}={value}: it must be a whole number.\nType, for example: {setting}=10") from error
     if number < least:
@@ -75,13 +80,17 @@ def _whole(conf: Mapping[str, Any], name: str, default: int) -> int:
     return number
 
 
-def _refuse_no_width(sigma: Any) -> None:
-    """Raise UserError if the width of CMA-ES's first steps is no number above 0. None is Optuna's default."""
+def _read_numbers(conf: Mapping[str, Any], kind: type[BaseSampler]) -> dict[str, int]:
+    """Return the sampler's settings that are whole numbers. Raises UserError if a number is out of its range."""
+    least = {name: bound for base, bounds in _LEAST.items() if issubclass(kind, base) for name, bound in bounds.items()}
+    numbers = {name: _whole(name, conf[name], least[name]) for name in least if conf.get(name) is not None}
+    sigma = conf.get("sigma0") if issubclass(kind, CmaEsSampler) else None
     if sigma is not None and not (isinstance(sigma, int | float) and 0 < sigma < math.inf):
         setting = "hydra.sweeper.sampler.sigma0"
         raise UserError(
             f"{setting}={sigma}: it must be a number above 0.\nType, for example: {setting}=0.2, or {setting}=null"
         )
+    return numbers
 
 
 def pruner_of(settings: SweeperConf) -> BasePruner | None:
@@ -99,8 +108,8 @@ class Samplers:
     def __init__(self, conf: Any, directions: Sequence[str], space: SearchSpace, name: str) -> None:
         """Read the sampler of `conf`; None is Optuna's default. Without a seed, the study's `name` decides the seed."""
         typed = {"_target_": "optuna.samplers.TPESampler", **(conf or {})}
-        # A null seed is left out, because not every sampler has a seed.
-        self._conf = {name: value for name, value in typed.items() if (name, value) != ("seed", None)}
+        # Null is left out, because not every sampler has a seed, and TPE's numbers may not be null.
+        self._conf = {name: value for name, value in typed.items() if value is not None or name not in _NUMBERS}
         self.kind = _kind_of(self._conf)
         target = resolve_name(self._conf["_target_"])
         self._is_tpe = is_tpe = target is self.kind and issubclass(self.kind, TPESampler)  # not a function's
@@ -111,15 +120,10 @@ class Samplers:
         if issubclass(self.kind, CmaEsSampler) and not is_single:
             problem = f"hydra/sweeper/sampler=cmaes: CMA-ES has one objective, and this study has {len(directions)}"
             raise UserError(f"{problem}.\nType hydra/sweeper/sampler=default or hydra/sweeper/sampler=nsgaii")
-        self.startup = _whole(self._conf, "n_startup_trials", 10) if is_tpe else 0
-        if is_tpe:
-            _whole(self._conf, "n_ei_candidates", 24)
-        if target is self.kind and issubclass(self.kind, CmaEsSampler):
-            _refuse_no_width(self._conf.get("sigma0"))
-            _whole(self._conf, "popsize", _LEAST["popsize"])
-            _whole(self._conf, "n_startup_trials", 1)
+        self._conf |= _read_numbers(self._conf, self.kind if target is self.kind else BaseSampler)
+        self.startup: int = self._conf.get("n_startup_trials", 10) if is_tpe else 0
         has_seed = "seed" in inspect.signature(target).parameters
-        self._seed = _whole(self._conf, "seed", zlib.crc32(name.encode()))
+        self._seed: int = self._conf.get("seed", zlib.crc32(name.encode()))
         first = _build("sampler", self._conf | ({"seed": self._seed} if has_seed else {}))
         self._only = None if has_seed else first
 
