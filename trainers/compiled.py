@@ -148,18 +148,7 @@ def _compile(
                 counter.assign_add(1)
             return (index + 1,)
 
-        def part(number: tf.Tensor, index: tf.Tensor, results: tf.TensorArray) -> tuple[Any, ...]:
-            (index,) = tf.while_loop(lambda index: index < ends[number], body, (index,), parallel_iterations=1)
-            metrics = dict(model.get_metrics_result())
-            names[:] = metrics
-            results = results.write(number, tf.stack([tf.cast(value, tf.float64) for value in metrics.values()]))
-            model.reset_metrics()  # after the steps, because Keras does not know all metrics before steps are traced
-            return number + 1, index, results
-
-        with tf.device("CPU:0"):
-            parts, zero = tf.size(ends), tf.zeros((), tf.int64)
-            first = 0, zero, tf.TensorArray(tf.float64, parts)
-        return tf.while_loop(lambda number, *_: number < parts, part, first, parallel_iterations=1)[-1].stack()
+        return _run_parts(model, body, ends, names)
 
     # No autograph, because the loops are tf.while_loops already.
     graph = tf.function(run, _signature(example, strategy), autograph=False).get_concrete_function()
@@ -168,6 +157,25 @@ def _compile(
         return [dict(zip(names, values, strict=True)) for values in graph(*arguments).numpy().tolist()]
 
     return metrics_of
+
+
+def _run_parts(
+    model: keras.Model, body: Callable[[tf.Tensor], tuple[tf.Tensor]], ends: tf.Tensor, names: list[str]
+) -> tf.Tensor:
+    """Call `body` for each step up to each of `ends`. Return the metrics of the parts, and write their `names`."""
+
+    def part(number: tf.Tensor, index: tf.Tensor, results: tf.TensorArray) -> tuple[Any, ...]:
+        (index,) = tf.while_loop(lambda index: index < ends[number], body, (index,), parallel_iterations=1)
+        metrics = dict(model.get_metrics_result())
+        names[:] = metrics
+        results = results.write(number, tf.stack([tf.cast(value, tf.float64) for value in metrics.values()]))
+        model.reset_metrics()  # after the steps, because Keras does not know all metrics before steps are traced
+        return number + 1, index, results
+
+    with tf.device("CPU:0"):
+        parts, zero = tf.size(ends), tf.zeros((), tf.int64)
+        first = 0, zero, tf.TensorArray(tf.float64, parts)
+    return tf.while_loop(lambda number, *_: number < parts, part, first, parallel_iterations=1)[-1].stack()
 
 
 def _prepare(data: Data, x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
