@@ -22,6 +22,10 @@ FORMER = {
 }
 """Today's name of each module that older studies name; conf.py makes the old names importable."""
 
+_SEARCHED = "Modules are searched beside sweep.py, in PYTHONPATH and in this Python's site-packages"
+_INSTALL = dict.fromkeys(("keras", "tensorflow"), "Install TensorFlow: pip install -c constraints.txt -e '.[keras]'")
+"""What to type for a module that this project installs only if asked."""
+
 
 def current_name(target: str) -> str:
     """Return today's name of a `_target_`."""
@@ -70,10 +74,8 @@ def _code_of(key: str, target: str) -> CodeType | None:
         raise ValueError(f"{key}={target}: name its module too, as in my_module.{target}")
     spec = _find(parts[0], None)
     if spec is None:
-        raise ValueError(
-            f"{key}={target}: there is no module {parts[0]!r}{suggest(parts[0], _modules(None))}\n"
-            "Modules are searched beside sweep.py, in PYTHONPATH and in this Python's site-packages"
-        )
+        problem = f"{key}={target}: there is no module {parts[0]!r}{suggest(parts[0], _modules(None))}"
+        raise ValueError(f"{problem}\n{_INSTALL.get(parts[0], _SEARCHED)}")
     for depth, name in enumerate(parts[1:], start=1):
         folders = spec.submodule_search_locations
         inner = _find(f"{'.'.join(parts[:depth])}.{name}", folders) if folders is not None else None

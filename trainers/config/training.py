@@ -46,11 +46,11 @@ def check_several(cfg: Any) -> None:
 
 
 def check_activation(model: Mapping[str, Any]) -> None:
-    """Raise ValueError for an activation that Keras does not have."""
+    """Raise ValueError for an activation that Keras does not have. Without Keras any passes: see `targets.check`."""
     if model.get("_target_") not in ACTIVATED:
         return
     name, activations = model.get("activation"), targets.names_in("keras", "activations") - NO_ACTIVATIONS
-    if name in activations:
+    if name in activations or not activations:
         return
     hint = targets.suggest(str(name), activations) or "; try model.activation=relu"
     raise ValueError(f"model.activation={name}: no such name in keras.activations{hint}")

@@ -93,6 +93,14 @@ def test_targets_that_cannot_be_imported(target: object, message: str, package: 
     assert str(error.value).startswith("trainer._target_")
     assert message in str(error.value)
     assert len(str(error.value).splitlines()) <= 2
+
+
+def test_missing_keras_is_answered_by_its_installation(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(package)])
+    with pytest.raises(
+        ValueError, match=r"there is no module 'keras'\nInstall TensorFlow: pip install .*'\.\[keras\]'"
+    ):
+        targets.check("optimizer._target_", "keras.optimizers.Adam")
     assert "my_package" not in sys.modules
 
 
