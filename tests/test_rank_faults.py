@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,9 +77,7 @@ def test_lost_rank_ends_the_attempt_and_the_trial_resumes(folder: Path, uninterr
         attempt, before = own.attempt(number), len(steps(own.path))
         wait_until(lambda before=before: len(steps(own.path)) >= before + 3)  # type: ignore[misc]
         os.kill(pid_of(own, rank), signal_number)
-        sent_at = time.monotonic()
-        wait_until(lambda attempt=attempt: attempt.is_over, timeout_s=20)  # type: ignore[misc]
-        assert time.monotonic() - sent_at < 15
+        wait_until(lambda attempt=attempt: attempt.is_over, timeout_s=60)  # type: ignore[misc] # rank_timeout_s is 120
     done = lines.finish(driver, folder, 120)
     assert done.code == 0, done.said
     for number, (_, _, words) in enumerate(FAULTS, start=1):
