@@ -79,12 +79,17 @@ class _Parser(OverridesParser):
         return parsed
 
 
+_OWN = {"zip": Zip, "logspace": Logspace}
+FUNCTIONS = {*create_functions().functions, *_OWN}
+"""The names of all functions of the grammar."""
+
+
 def extend_grammar() -> None:
-    """Let Hydra's parsers know the functions. A second call has no effect."""
+    """Let Hydra's parsers know our functions. A second call has no effect."""
 
     def create(cls: type[OverridesParser], config_loader: ConfigLoader | None = None) -> OverridesParser:
         functions = create_functions()
-        for name, kind in {"zip": Zip, "logspace": Logspace}.items():
+        for name, kind in _OWN.items():
             if name not in functions.definitions:  # because a later version of Hydra may have its own
                 functions.register(name, kind)
         return _Parser(functions, config_loader)

@@ -1,6 +1,7 @@
 """The settings of the sweeper: the reference of the Hydra groups hydra/sweeper=grid and hydra/sweeper=optuna."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from sweeps.wording import counted
@@ -8,6 +9,7 @@ from sweeps.wording import counted
 MAX_TRIALS = 1_000_000
 CHOSEN = ("sampler", "pruner")
 """Settings that are groups, chosen with slashes."""
+_GROUPS = Path(__file__).with_name("conf") / "hydra" / "sweeper"
 
 
 def at_least(least: float, default: float | None) -> Any:
@@ -103,7 +105,9 @@ class SweeperConf:
         for name in CHOSEN:
             if isinstance(choice := getattr(self, name), str):
                 problem = f"hydra.sweeper.{name}={choice}: a {name} is chosen with slashes"
-                raise ValueError(f"{problem}.\nType: hydra/sweeper/{name}={choice}")
+                names = sorted(file.stem for file in (_GROUPS / name).glob("*.yaml"))
+                option = choice if choice in names else f" and one of: {', '.join(names)}"
+                raise ValueError(f"{problem}.\nType hydra/sweeper/{name}={option}")
         if (self.n_trials or 0) > MAX_TRIALS:
             problem = f"hydra.sweeper.n_trials={self.n_trials}: it must be at most {MAX_TRIALS}"
             raise ValueError(f"{problem}.\nType hydra.sweeper.n_trials={MAX_TRIALS}, or less")
@@ -116,6 +120,8 @@ class SweeperConf:
             raise ValueError("hydra.sweeper.direction=[]: the list is empty.\nType: hydra.sweeper.direction=maximize")
         if not self.objectives:
             raise ValueError("hydra.sweeper.objective=[]: the list is empty.\nType: hydra.sweeper.objective=accuracy")
+        if twice := [name for name in self.objectives if self.objectives.count(name) > 1]:
+            raise ValueError(f"hydra.sweeper.objective: {twice[0]} is named twice.\nName each metric once")
         if len(self.objectives) != count:
             objectives, directions = counted(len(self.objectives), "objective"), counted(count, "direction")
             problem = f"hydra.sweeper.direction: {objectives}, but {directions}"

@@ -54,7 +54,7 @@ class Choosing:
             self._memory.refuse_unknown([parameter.key.lstrip("+") for parameter in self.space.parameters])
         self.start = warm_start.start_points(settings, self.space)
         self.earlier = warm_start.load_earlier(settings, self.space, config, folder, read_study)
-        self.prunes = bool(settings.pruner) and settings.pruner["_target_"] != _NOT_PRUNING
+        self.prunes = bool(settings.pruner) and settings.pruner.get("_target_") != _NOT_PRUNING
         if self.prunes and len(settings.directions) > 1 and is_new:
             raise UserError(
                 f"a pruner needs one objective, but there are {len(settings.directions)}: "

@@ -9,7 +9,7 @@ from typing import Any
 from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 
-from sweeps.hydra_functions import ZIP
+from sweeps.hydra_functions import FUNCTIONS, ZIP
 from sweeps.record.followed import source
 from sweeps.settings import FOREIGN_NAMES, suggest_setting
 
@@ -27,6 +27,12 @@ _LISTS = {
     "hydra.sweeper.start": ("points in braces", "[{lr: 0.001, batch_size: 64}]"),
 }
 _TYPES = {"Float": ("a number", "0.1"), "Integer": ("a whole number", "1")}  # OmegaConf's names
+_FOREIGN_FUNCTIONS = {
+    **dict.fromkeys(("loguniform", "log_uniform"), "tag(log, interval({}))"),
+    **dict.fromkeys(("uniform", "quniform"), "interval({})"),
+    **dict.fromkeys(("randint", "int_uniform", "uniform_int"), "int(interval({}))"),
+}
+"""What Hydra's grammar has in place of the functions of other tools, with the typed arguments."""
 
 
 def explain(error: Exception, config: DictConfig) -> str:
@@ -38,7 +44,8 @@ def explain(error: Exception, config: DictConfig) -> str:
         problem = f"'{typed}' cannot be read{reason}"
         if section := _advise_section(typed, config):
             return f"{problem}.{section}"
-        return problem + (_advise_list(typed) or _advise_zip(typed, reason, config) or f"\n{_GRAMMAR}")
+        advice = _advise_list(typed) or _advise_zip(typed, reason, config) or _advise_function(error.message, typed)
+        return problem + (advice or f"\n{_GRAMMAR}")
     lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines()]
     if lines[0].startswith("Could not override '"):
         return _explain_key(lines[0].split("'")[1], lines[1].split(" use ")[-1], config)
@@ -140,11 +147,24 @@ def _advise_zip(typed: str, reason: str, config: DictConfig) -> str:
     return f".\nType, for example: '{name}={ZIP}'" if " zip(...)" in reason else ""
 
 
+def _advise_function(problem: str, typed: str) -> str:
+    """Return the value with a function that exists; empty if no function is missing, or none is near."""
+    match = re.fullmatch(r"([^=]+)=(\w+)\((.*)\)", typed)
+    if not match or f"Unknown function '{match[2]}'" not in problem:
+        return ""
+    key, name, arguments = match.groups()
+    near = "" if name == "linspace" else closest(name, FUNCTIONS)  # because a logspace has no equal steps
+    form = _FOREIGN_FUNCTIONS.get(name.lower(), near and f"{near}({{}})")
+    return f".\nType: {shlex.quote(f'{key}={form.format(arguments)}')}" if form else ""
+
+
 def _advise_type(typed: str, problem: str) -> str:
     """Return what a key of a list or a number takes; empty for other types."""
     key, _, value = typed.partition("=")
     if "is not a ListConfig" in problem:
         return f"\nType a list: {shlex.quote(f'{key}=[{value}]')}"
+    if "is not a valid bool" in problem:
+        return f".\nType {key}=true or {key}=false"
     kind, example = _TYPES.get(problem.rpartition(" could not be converted to ")[2], ("", ""))
     return f".\nType {kind}, as in {key}={example}" if kind else ""
 

@@ -150,15 +150,21 @@ def _unused_exclusions(space: SearchSpace) -> Iterator[str]:
 
 def _refuse_untried(space: SearchSpace, config: DictConfig) -> None:
     """Raise UserError if a search never tries a point of the grids, because a sampler gives each key a value."""
-    keys = {*chain(*space.listed)}
+    listed = {*chain(*space.listed)}
     for point in space.listed:
         part: Point = {}
-        for parameter in (parameter for parameter in space.parameters if parameter.key in keys):
+        for parameter in (parameter for parameter in space.parameters if parameter.key in listed):
             key = parameter.key
             if key in point:
                 part[key] = point[key]
             elif space.fit(parameter, parameter.values[0], part):
                 value = _value_of(key.lstrip("+"), config)
+                if value is None and not key.startswith("+"):
+                    near = closest(key, keys(config))
+                    meant = f" Did you mean '{near}'?" if near else ""
+                    raise UserError(
+                        f"hydra.sweeper.also: '{key}' is not in the configuration.{meant}\nTo add a new key: +{key}=..."
+                    )
                 advice = "Run a study for each grid" if value is None else f"Type it in each, as in {key}={value}"
                 raise UserError(f"hydra.sweeper.also: a search needs {key} in each grid.\n{advice}")
 

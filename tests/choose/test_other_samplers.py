@@ -179,7 +179,9 @@ def test_whole_number_of_any_type_is_accepted(tmp_path: Path, kind: str, setting
 
 
 def test_function_that_exits_is_refused() -> None:
-    with pytest.raises(UserError, match=r"cannot be built from .*make_nothing.*: SystemExit\nRemove a setting"):
+    with pytest.raises(
+        UserError, match=r"_target_=.*make_nothing: it cannot be built: SystemExit\.\nAdd a setting with \+"
+    ):
         samplers(f"{__name__}.make_nothing")
 
 

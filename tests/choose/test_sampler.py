@@ -564,12 +564,16 @@ def test_repeats_do_not_run_for_ever(make: MakeSearch) -> None:
     assert [trial.state.name for trial in told(search, "Default") if trial.params] == ["COMPLETE"] * 4
 
 
+class RaisingPruner(optuna.pruners.BasePruner):
+    def prune(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> bool:
+        raise ZeroDivisionError
+
+
 def test_pruner_that_raises_ends_in_two_lines(make: MakeSearch) -> None:
-    pruner = {"_target_": "optuna.pruners.HyperbandPruner", "max_resource": 0}
-    search = make("x=interval(0.0,1.0)", n_trials=4, pruner=pruner)
+    search = make("x=interval(0.0,1.0)", n_trials=4, pruner={"_target_": f"{__name__}.RaisingPruner"})
     row = search.ask()
     assert row and search.pruner
-    with pytest.raises(UserError, match=r"^hydra.sweeper.pruner._target_=.*HyperbandPruner: it raised .*\nNo trial "):
+    with pytest.raises(UserError, match=r"^hydra.sweeper.pruner._target_=.*RaisingPruner: it raised .*\nNo trial "):
         search.pruner.report(row.number, 1, 1.0)
 
 

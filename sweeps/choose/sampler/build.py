@@ -1,5 +1,6 @@
 """Optuna's samplers and pruners, built from the settings that name them."""
 
+import difflib
 import inspect
 import math
 import warnings
@@ -17,7 +18,7 @@ from optuna.samplers import BaseSampler, CmaEsSampler, QMCSampler, TPESampler
 
 from sweeps.errors import UserError
 from sweeps.hydra_parts import call_target
-from sweeps.record.space import SearchSpace
+from sweeps.record.space import SearchSpace, text_of
 from sweeps.settings import SweeperConf
 
 _LEAST: Mapping[type, Mapping[str, int]] = {
@@ -39,25 +40,52 @@ def _build(kind: str, conf: Mapping[str, Any]) -> Any:
         raise UserError(
             "hydra/sweeper/sampler=gp: PyTorch is not installed.\nType: pip install -c constraints.txt torch"
         )
+    section, target = f"hydra.sweeper.{kind}", _resolve(kind, conf["_target_"])
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             return call_target(dict(conf))
     except (InstantiationException, SystemExit, GeneratorExit) as error:
-        last = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-        section = f"hydra.sweeper.{kind}"
-        advice = f"Remove a setting with ~{section}.NAME, or add one with +{section}.NAME=VALUE"
-        raise UserError(f"hydra/sweeper/{kind} cannot be built from {dict(conf)}: {last}\n{advice}") from error
+        _refuse_unknown(section, conf, target)
+        reason = error.__cause__ or error  # because Hydra's own message adds the name of the section
+        text = (str(reason).strip().splitlines() or [""])[0]
+        problem = f"{section}._target_={conf['_target_']}: it cannot be built: {type(reason).__name__}: {text}"
+        settings = {name: value for name, value in conf.items() if name not in ("_target_", "seed")}
+        typed = " ".join(f"{section}.{name}={text_of(value)}" for name, value in settings.items())
+        advice = f"Change one of its settings: {typed}" if typed else f"Add a setting with +{section}.NAME=VALUE"
+        raise UserError(f"{problem.rstrip(': .')}.\n{advice}") from error
+
+
+def _resolve(kind: str, name: str) -> Any:
+    """Return the class or the function that makes a sampler or a pruner. Raises UserError if it cannot be imported."""
+    try:
+        return resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        problem = f"hydra.sweeper.{kind}._target_={name}: it cannot be imported: {str(error).splitlines()[0]}"
+        other = "default" if kind == "sampler" else "none"
+        raise UserError(f"{problem}.\nInstall its package, or type hydra/sweeper/{kind}={other}") from error
+
+
+def _refuse_unknown(section: str, conf: Mapping[str, Any], target: Any) -> None:
+    """Raise UserError for a setting that the sampler or the pruner does not have, with the nearest name."""
+    try:
+        parameters = inspect.signature(target).parameters
+    except (ValueError, TypeError):  # because a class in C may have no signature
+        return
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    for name in (name for name in conf if name != "_target_" and name not in parameters):
+        near = difflib.get_close_matches(name, parameters, 1)
+        meant = f"; did you mean {near[0]}?" if near else "."
+        names = ", ".join(parameters) or "none"
+        problem = f"{section}.{name}: {conf['_target_']} has no such setting{meant}"
+        raise UserError(f"{problem}\nRemove it; the settings are {names}")
 
 
 def _kind_of(conf: Mapping[str, Any]) -> type[BaseSampler]:
     """Return the class of the sampler that a class or a function makes. Raises UserError if it makes none."""
     name = conf["_target_"]
-    try:
-        target = resolve_name(name)
-    except (ImportError, AttributeError, ValueError) as error:
-        problem = f"hydra.sweeper.sampler._target_={name}: it cannot be imported: {str(error).splitlines()[0]}"
-        raise UserError(f"{problem}.\nInstall its package, or type hydra/sweeper/sampler=default") from error
+    target = _resolve("sampler", name)
     seed = {"seed": 0} if callable(target) and "seed" in inspect.signature(target).parameters else {}
     kind = target if inspect.isclass(target) else type(_build("sampler", {**seed, **conf}))
     if not issubclass(kind, BaseSampler):
@@ -93,9 +121,26 @@ def _read_numbers(conf: Mapping[str, Any], kind: type[BaseSampler]) -> dict[str,
     return numbers
 
 
+def _check_resources(conf: Mapping[str, Any]) -> None:
+    """Raise UserError if a step of the pruner is below 1, or its first above its last; Optuna accepts both."""
+    section = "hydra.sweeper.pruner"
+    ends = {name: conf[name] for name in ("min_resource", "max_resource") if isinstance(conf.get(name), int)}
+    for name, end in ends.items():
+        if end < 1:
+            raise UserError(f"{section}.{name}={end}: it must be 1 or more.\nType at least {section}.{name}=1")
+    if len(ends) == 2 and ends["min_resource"] > (most := ends["max_resource"]):
+        problem = f"{section}.min_resource={ends['min_resource']} is above {section}.max_resource={most}"
+        raise UserError(f"{problem}.\nType at most {section}.min_resource={most}")
+
+
 def pruner_of(settings: SweeperConf) -> BasePruner | None:
-    """Return the pruner; None without pruning."""
-    pruner = _build("pruner", settings.pruner) if settings.pruner else None
+    """Return the pruner; None without pruning. Raises UserError if it cannot be built."""
+    conf = settings.pruner or {}
+    if conf and "_target_" not in conf:
+        problem = f"hydra.sweeper.pruner.{next(iter(conf))}: no pruner is chosen"
+        raise UserError(f"{problem}.\nAdd, for example: hydra/sweeper/pruner=median")
+    _check_resources(conf)
+    pruner = _build("pruner", conf) if conf else None
     return None if isinstance(pruner, NopPruner) else pruner
 
 
