@@ -103,11 +103,11 @@ class SweeperConf:
 
     def __post_init__(self) -> None:
         for name in CHOSEN:
-            if isinstance(choice := getattr(self, name), str):
-                problem = f"hydra.sweeper.{name}={choice}: a {name} is chosen with slashes"
+            if not isinstance(choice := getattr(self, name), dict | None):
                 names = sorted(file.stem for file in (_GROUPS / name).glob("*.yaml"))
-                option = choice if choice in names else f" and one of: {', '.join(names)}"
-                raise ValueError(f"{problem}.\nType hydra/sweeper/{name}={option}")
+                problem = f"hydra.sweeper.{name}={choice}: a {name} is chosen with slashes"
+                advice = f"hydra/sweeper/{name}={choice if choice in names else 'NAME, one of: ' + ', '.join(names)}"
+                raise ValueError(f"{problem}.\nType {advice}")
         if (self.n_trials or 0) > MAX_TRIALS:
             problem = f"hydra.sweeper.n_trials={self.n_trials}: it must be at most {MAX_TRIALS}"
             raise ValueError(f"{problem}.\nType hydra.sweeper.n_trials={MAX_TRIALS}, or less")

@@ -54,7 +54,7 @@ class Choosing:
             self._memory.refuse_unknown([parameter.key.lstrip("+") for parameter in self.space.parameters])
         self.start = warm_start.start_points(settings, self.space)
         self.earlier = warm_start.load_earlier(settings, self.space, config, folder, read_study)
-        self.prunes = bool(settings.pruner) and settings.pruner.get("_target_") != _NOT_PRUNING
+        self.prunes = _prunes(settings)
         if self.prunes and len(settings.directions) > 1 and is_new:
             raise UserError(
                 f"a pruner needs one objective, but there are {len(settings.directions)}: "
@@ -76,7 +76,7 @@ class Choosing:
             from sweeps.choose.sampler.build import pruner_of
             from sweeps.choose.sampler.fed_study import FedStudy
 
-            self._fed = FedStudy(self._study, pruner=pruner_of(self._settings))
+            self._fed = FedStudy(self._study, pruner=pruner_of(self._settings.pruner))
         return Grid(self.space, self._memory, self._settings.max_grid_trials)
 
     def _sampler(self) -> Chooser:
@@ -93,7 +93,9 @@ class Choosing:
         )
         encoding = Encoding(self.space, true_values=self._custom is not None)
         fed = [] if samplers.models and not self._custom else earlier  # because the surrogate weighs them itself
-        self._fed = FedStudy(self._study, samplers.kind, encoding, pruner_of(settings), fed)
+        self._fed = FedStudy(
+            self._study, samplers.kind, encoding, pruner_of(settings.pruner if self.prunes else None), fed
+        )
         custom = partial(self._custom, self._config) if self._custom else None
         name = settings.custom_search_space or ""
         search = Search(self.space, self._memory, self.seeds, limit, start, earlier, custom, name)
@@ -149,6 +151,17 @@ class Choosing:
         from sweeps.choose.sampler.importance import importance
 
         return importance(study, self.space)
+
+
+def _prunes(settings: SweeperConf) -> bool:
+    """Return whether a pruner is chosen. Raises UserError if only its settings are typed."""
+    conf = settings.pruner or {}
+    if conf.get("_target_") not in (None, "", _NOT_PRUNING):
+        return True
+    if names := [name for name in conf if name != "_target_"]:
+        problem = f"hydra.sweeper.pruner.{names[0]}={conf[names[0]]}: no pruner is chosen"
+        raise UserError(f"{problem}.\nAdd, for example: hydra/sweeper/pruner=median")
+    return False
 
 
 def count_points(space: SearchSpace, settings: SweeperConf) -> int | None:

@@ -29,10 +29,11 @@ _LISTS = {
 _TYPES = {"Float": ("a number", "0.1"), "Integer": ("a whole number", "1")}  # OmegaConf's names
 _FOREIGN_FUNCTIONS = {
     **dict.fromkeys(("loguniform", "log_uniform"), "tag(log, interval({}))"),
-    **dict.fromkeys(("uniform", "quniform"), "interval({})"),
-    **dict.fromkeys(("randint", "int_uniform", "uniform_int"), "int(interval({}))"),
+    "uniform": "interval({})",
+    "randint": "int(interval({}))",
 }
-"""What Hydra's grammar has in place of the functions of other tools, with the typed arguments."""
+"""What Hydra's grammar has in place of the functions of other tools, with their two numbers."""
+_CASTS = {"bool", "float", "int", "str"}
 
 
 def explain(error: Exception, config: DictConfig) -> str:
@@ -149,12 +150,20 @@ def _advise_zip(typed: str, reason: str, config: DictConfig) -> str:
 
 def _advise_function(problem: str, typed: str) -> str:
     """Return the value with a function that exists; empty if no function is missing, or none is near."""
-    match = re.fullmatch(r"([^=]+)=(\w+)\((.*)\)", typed)
-    if not match or f"Unknown function '{match[2]}'" not in problem:
+    match = re.fullmatch(r"([^=]+)=(\w+)\(([^()]*)\)", typed)
+    if not match or f"Unknown function '{match[2]}'" not in problem or match[1].startswith("hydra."):
         return ""
     key, name, arguments = match.groups()
-    near = "" if name == "linspace" else closest(name, FUNCTIONS)  # because a logspace has no equal steps
-    form = _FOREIGN_FUNCTIONS.get(name.lower(), near and f"{near}({{}})")
+    names = sorted({*FUNCTIONS, *_FOREIGN_FUNCTIONS} - _CASTS)
+    near = next(iter(difflib.get_close_matches(name.lower(), names, 1, cutoff=0.8)), "")
+    form = _FOREIGN_FUNCTIONS.get(near, near and f"{near}({{}})")
+    if near in _FOREIGN_FUNCTIONS:
+        try:
+            low, high = map(float, arguments.split(","))
+        except ValueError:
+            return ""
+        if low >= high or (low <= 0 and "log" in form):
+            return ""
     return f".\nType: {shlex.quote(f'{key}={form.format(arguments)}')}" if form else ""
 
 

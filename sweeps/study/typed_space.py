@@ -159,12 +159,11 @@ def _refuse_untried(space: SearchSpace, config: DictConfig) -> None:
                 part[key] = point[key]
             elif space.fit(parameter, parameter.values[0], part):
                 value = _value_of(key.lstrip("+"), config)
-                if value is None and not key.startswith("+"):
-                    near = closest(key, keys(config))
-                    meant = f" Did you mean '{near}'?" if near else ""
-                    raise UserError(
-                        f"hydra.sweeper.also: '{key}' is not in the configuration.{meant}\nTo add a new key: +{key}=..."
-                    )
+                # Not of a group that is swept, because another choice may have the key.
+                is_of_group = any(key.startswith(f"{other.key}.") for other in space.parameters)
+                if value is None and not is_of_group and (near := closest(key, keys(config))):
+                    problem = f"hydra.sweeper.also: '{key}' is not in the configuration"
+                    raise UserError(f"{problem}.\nDid you mean '{near}'?")
                 advice = "Run a study for each grid" if value is None else f"Type it in each, as in {key}={value}"
                 raise UserError(f"hydra.sweeper.also: a search needs {key} in each grid.\n{advice}")
 

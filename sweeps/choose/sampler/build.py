@@ -3,6 +3,7 @@
 import difflib
 import inspect
 import math
+import shlex
 import warnings
 import zlib
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,6 @@ from optuna.samplers import BaseSampler, CmaEsSampler, QMCSampler, TPESampler
 from sweeps.errors import UserError
 from sweeps.hydra_parts import call_target
 from sweeps.record.space import SearchSpace, text_of
-from sweeps.settings import SweeperConf
 
 _LEAST: Mapping[type, Mapping[str, int]] = {
     BaseSampler: {"seed": 0},
@@ -27,6 +27,9 @@ _LEAST: Mapping[type, Mapping[str, int]] = {
     CmaEsSampler: {"n_startup_trials": 0, "popsize": 2},
 }
 """The least value of each setting that is a whole number, by the class of the samplers that have it."""
+_LEAST_OF_HYPERBAND = {"min_resource": 1, "max_resource": 1, "reduction_factor": 2}
+_BASES = {"sampler": BaseSampler, "pruner": BasePruner}
+_USUAL = {"sampler": "default", "pruner": "median"}
 _NUMBERS = {name for bounds in _LEAST.values() for name in bounds}
 
 
@@ -40,60 +43,69 @@ def _build(kind: str, conf: Mapping[str, Any]) -> Any:
         raise UserError(
             "hydra/sweeper/sampler=gp: PyTorch is not installed.\nType: pip install -c constraints.txt torch"
         )
-    section, target = f"hydra.sweeper.{kind}", _resolve(kind, conf["_target_"])
+    target = _resolve(kind, conf["_target_"])
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            return call_target(dict(conf))
+            result = call_target(dict(conf))
     except (InstantiationException, SystemExit, GeneratorExit) as error:
-        _refuse_unknown(section, conf, target)
-        reason = error.__cause__ or error  # because Hydra's own message adds the name of the section
-        text = (str(reason).strip().splitlines() or [""])[0]
-        problem = f"{section}._target_={conf['_target_']}: it cannot be built: {type(reason).__name__}: {text}"
-        settings = {name: value for name, value in conf.items() if name not in ("_target_", "seed")}
-        typed = " ".join(f"{section}.{name}={text_of(value)}" for name, value in settings.items())
-        advice = f"Change one of its settings: {typed}" if typed else f"Add a setting with +{section}.NAME=VALUE"
-        raise UserError(f"{problem.rstrip(': .')}.\n{advice}") from error
+        # The cause, because Hydra's own message adds its names.
+        raise UserError(_explain(kind, conf, target, error.__cause__ or error)) from error
+    base = _BASES[kind]
+    if not isinstance(result, base):
+        raise UserError(
+            f"hydra.sweeper.{kind}._target_={conf['_target_']}: it is no {kind} of Optuna.\n"
+            f"Choose a subclass of optuna.{kind}s.{base.__name__}, or a function that returns one"
+        )
+    return result
 
 
 def _resolve(kind: str, name: str) -> Any:
     """Return the class or the function that makes a sampler or a pruner. Raises UserError if it cannot be imported."""
     try:
         return resolve_name(name)
-    except (ImportError, AttributeError, ValueError) as error:
-        problem = f"hydra.sweeper.{kind}._target_={name}: it cannot be imported: {str(error).splitlines()[0]}"
-        other = "default" if kind == "sampler" else "none"
-        raise UserError(f"{problem}.\nInstall its package, or type hydra/sweeper/{kind}={other}") from error
+    except (Exception, SystemExit) as error:  # because the user's module may raise anything
+        reason = (str(error).splitlines() or [type(error).__name__])[0] if name else "it names nothing"
+        problem = f"hydra.sweeper.{kind}._target_={name}: it cannot be imported: {reason}"
+        advice = f"Type the name of a class with its module, or in its place hydra/sweeper/{kind}={_USUAL[kind]}"
+        raise UserError(f"{problem}.\n{advice}") from error
 
 
-def _refuse_unknown(section: str, conf: Mapping[str, Any], target: Any) -> None:
-    """Raise UserError for a setting that the sampler or the pruner does not have, with the nearest name."""
+def _parameters(target: Any) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a class or a function; none if it has no signature, as classes in C."""
     try:
-        parameters = inspect.signature(target).parameters
-    except (ValueError, TypeError):  # because a class in C may have no signature
-        return
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return
-    for name in (name for name in conf if name != "_target_" and name not in parameters):
-        near = difflib.get_close_matches(name, parameters, 1)
-        meant = f"; did you mean {near[0]}?" if near else "."
-        names = ", ".join(parameters) or "none"
-        problem = f"{section}.{name}: {conf['_target_']} has no such setting{meant}"
-        raise UserError(f"{problem}\nRemove it; the settings are {names}")
+        return inspect.signature(target).parameters
+    except (ValueError, TypeError):
+        return {}
+
+
+def _explain(kind: str, conf: Mapping[str, Any], target: Any, error: BaseException) -> str:
+    """Return why a sampler or a pruner could not be built, and what to type."""
+    section, parameters = f"hydra.sweeper.{kind}", _parameters(target)
+    settings = {name: value for name, value in conf.items() if not name.startswith("_") and name != "seed"}
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    if parameters and not takes_any and (unknown := [name for name in settings if name not in parameters]):
+        near = difflib.get_close_matches(unknown[0], parameters, 1)
+        meant = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(parameters)}."
+        removed = " ".join(f"~{section}.{name}" for name in unknown)
+        return f"{section}.{unknown[0]}: {conf['_target_']} has no such setting{meant}\nRemove it, or add {removed}"
+    text = (str(error).strip().splitlines() or [""])[0]
+    problem = f"{section}._target_={conf['_target_']}: it cannot be built: {type(error).__name__}: {text}".rstrip(": .")
+    typed = " ".join(shlex.quote(f"++{section}.{name}={text_of(value)}") for name, value in settings.items())
+    if isinstance(error, TypeError) and "missing" in text:
+        return f"{problem}.\nAdd a setting with +{section}.NAME=VALUE"
+    if typed:
+        return f"{problem}.\nChange a setting: {typed}"
+    return f"{problem}.\nCorrect its code, or type in its place hydra/sweeper/{kind}={_USUAL[kind]}"
 
 
 def _kind_of(conf: Mapping[str, Any]) -> type[BaseSampler]:
     """Return the class of the sampler that a class or a function makes. Raises UserError if it makes none."""
-    name = conf["_target_"]
-    target = _resolve("sampler", name)
-    seed = {"seed": 0} if callable(target) and "seed" in inspect.signature(target).parameters else {}
-    kind = target if inspect.isclass(target) else type(_build("sampler", {**seed, **conf}))
-    if not issubclass(kind, BaseSampler):
-        raise UserError(
-            f"hydra.sweeper.sampler._target_={name}: it is no sampler of Optuna.\n"
-            "Choose a subclass of optuna.samplers.BaseSampler, or a function that returns one"
-        )
-    return kind
+    target = _resolve("sampler", conf["_target_"])
+    if inspect.isclass(target) and issubclass(target, BaseSampler):
+        return target
+    seed = {"seed": 0} if "seed" in _parameters(target) else {}
+    return type(_build("sampler", {**seed, **conf}))
 
 
 def _whole(name: str, value: Any, least: int) -> int:
@@ -121,26 +133,27 @@ def _read_numbers(conf: Mapping[str, Any], kind: type[BaseSampler]) -> dict[str,
     return numbers
 
 
-def _check_resources(conf: Mapping[str, Any]) -> None:
-    """Raise UserError if a step of the pruner is below 1, or its first above its last; Optuna accepts both."""
-    section = "hydra.sweeper.pruner"
-    ends = {name: conf[name] for name in ("min_resource", "max_resource") if isinstance(conf.get(name), int)}
-    for name, end in ends.items():
-        if end < 1:
-            raise UserError(f"{section}.{name}={end}: it must be 1 or more.\nType at least {section}.{name}=1")
-    if len(ends) == 2 and ends["min_resource"] > (most := ends["max_resource"]):
-        problem = f"{section}.min_resource={ends['min_resource']} is above {section}.max_resource={most}"
-        raise UserError(f"{problem}.\nType at most {section}.min_resource={most}")
+def _check_hyperband(conf: Mapping[str, Any]) -> None:
+    """Raise UserError for numbers of Hyperband out of range, because Optuna notices at a trial's report, or never."""
+    section, numbers = "hydra.sweeper.pruner", {name: conf.get(name) for name in _LEAST_OF_HYPERBAND}
+    for name, least in _LEAST_OF_HYPERBAND.items():
+        number = numbers[name]
+        if isinstance(number, int | float) and number < least:
+            problem = f"{section}.{name}={number}: it must be {least} or more"
+            raise UserError(f"{problem}.\nType at least {section}.{name}={least}")
+    first, last = numbers["min_resource"], numbers["max_resource"]
+    if isinstance(first, int | float) and isinstance(last, int | float) and first > last:
+        problem = f"{section}.min_resource={first} is above {section}.max_resource={last}"
+        raise UserError(f"{problem}.\nType at most {section}.min_resource={last}")
 
 
-def pruner_of(settings: SweeperConf) -> BasePruner | None:
-    """Return the pruner; None without pruning. Raises UserError if it cannot be built."""
-    conf = settings.pruner or {}
-    if conf and "_target_" not in conf:
-        problem = f"hydra.sweeper.pruner.{next(iter(conf))}: no pruner is chosen"
-        raise UserError(f"{problem}.\nAdd, for example: hydra/sweeper/pruner=median")
-    _check_resources(conf)
-    pruner = _build("pruner", conf) if conf else None
+def pruner_of(conf: Mapping[str, Any] | None) -> BasePruner | None:
+    """Return the pruner that `conf` names; None without one. Raises UserError if it cannot be built."""
+    if not conf:
+        return None
+    if conf["_target_"] == "optuna.pruners.HyperbandPruner":
+        _check_hyperband(conf)
+    pruner = _build("pruner", conf)
     return None if isinstance(pruner, NopPruner) else pruner
 
 
@@ -156,7 +169,7 @@ class Samplers:
         # Null is left out, because not every sampler has a seed, and TPE's numbers may not be null.
         self._conf = {name: value for name, value in typed.items() if value is not None or name not in _NUMBERS}
         self.kind = _kind_of(self._conf)
-        target = resolve_name(self._conf["_target_"])
+        target = _resolve("sampler", self._conf["_target_"])
         self._is_tpe = is_tpe = target is self.kind and issubclass(self.kind, TPESampler)  # not a function's
         is_single = len(directions) < 2
         defaults = self._tpe_defaults(is_single, space) if is_tpe else {}
@@ -167,7 +180,7 @@ class Samplers:
             raise UserError(f"{problem}.\nType hydra/sweeper/sampler=default or hydra/sweeper/sampler=nsgaii")
         self._conf |= _read_numbers(self._conf, self.kind if target is self.kind else BaseSampler)
         self.startup: int = self._conf.get("n_startup_trials", 10) if is_tpe else 0
-        has_seed = "seed" in inspect.signature(target).parameters
+        has_seed = "seed" in _parameters(target)
         self._seed: int = self._conf.get("seed", zlib.crc32(name.encode()))
         first = _build("sampler", self._conf | ({"seed": self._seed} if has_seed else {}))
         self._only = None if has_seed else first
