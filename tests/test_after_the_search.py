@@ -157,7 +157,7 @@ def test_commands_add_exclude_and_stop_trials(tmp_path: Path) -> None:
         wait_until(lambda number=number: len(steps(study / number)) > 1)  # type: ignore[misc]
         ended = sweeps(tmp_path, command, "s", "--trial", number)
         assert f"trial {number} ends" in ended.out, ended.said
-    done = lines.finish(driver, tmp_path, 30)
+    done = lines.finish(driver, tmp_path)
     assert done.code == 0, done.said
     assert [(row.params, str(row.state)) for row in rows(study)] == [({"+x": x}, "pruned") for x in (1, 2, 3, 4)]
     status = sweeps(tmp_path, "status", "s").out
@@ -186,14 +186,14 @@ def test_typed_command_widens_a_running_study(tmp_path: Path) -> None:
     assert "study s is being run by process" in same.err
     assert driver.poll() is None
     wider = lines.start(lines.theirs(*slow, "+x=1,2,4,5", "hydra.sweeper.extend=true"), tmp_path)
-    left = lines.finish(driver, tmp_path, 20)
+    left = lines.finish(driver, tmp_path)
     assert (left.code, "the next driver continues\n" in left.out) == (130, True), left.said
     wait_until(lambda: all((study / number / "attempts" / "2" / "began").exists() for number in "01"))
     status = sweeps(tmp_path, "status", "s").out
     assert "0 of 4 trials have ended (2 queued, 2 running)" in status
     assert "extended the study: +x=1,2,4,5 was 1,2,4 at 2" in status
     assert sweeps(tmp_path, "stop", "s").code == 0
-    done = lines.finish(wider, tmp_path, 20)
+    done = lines.finish(wider, tmp_path)
     assert f"widening study s: process {driver.pid} on " in done.out, done.said
 
 

@@ -88,7 +88,7 @@ def test_running_study_is_shown_and_stopped(tmp_path: Path) -> None:
     stopped = sweeps(tmp_path, "stop", "s")
     assert stopped.code == 0, stopped.said
     assert stopped.out.splitlines()[-1] == "stopped. Resume: python -m sweeps resume s"
-    done = lines.finish(driver, tmp_path, 20)
+    done = lines.finish(driver, tmp_path)
     assert done.code == 130, done.said
     assert "is not finished: it was stopped by python -m sweeps stop" in done.out
     shown = sweeps(tmp_path, "status", "s").out
@@ -113,7 +113,7 @@ def studies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     wait_until(lambda: all(steps(folder / "multirun" / "killed" / number) for number in "01"))
     driver.send_signal(signal.SIGKILL)
     driver.communicate()
-    wait_until(lambda: not processes(folder), timeout_s=10)
+    wait_until(lambda: not processes(folder))
     return folder
 
 

@@ -72,7 +72,7 @@ ENDS = {
 @pytest.fixture(scope="module")
 def all_ends(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, str]:
     folder = tmp_path_factory.mktemp("ends")
-    limits = ["hydra.launcher.timeout_min=0.05", "hydra.sweeper.max_attempts=1"]
+    limits = ["hydra.launcher.timeout_min=0.1", "hydra.sweeper.max_attempts=1"]
     return folder, *run(folder, *GRID, f"+how={','.join(ENDS)}", *limits)
 
 

@@ -75,7 +75,7 @@ def test_lost_rank_ends_the_attempt_and_the_trial_resumes(folder: Path, uninterr
     own = trial(folder, "faults")
     for number, (rank, signal_number, _) in enumerate(FAULTS, start=1):
         attempt, before = own.attempt(number), len(steps(own.path))
-        wait_until(lambda before=before: len(steps(own.path)) >= before + 3)  # type: ignore[misc]
+        wait_until(lambda before=before: len(steps(own.path)) >= before + 3, timeout_s=180)  # type: ignore[misc]
         os.kill(pid_of(own, rank), signal_number)
         wait_until(lambda attempt=attempt: attempt.is_over, timeout_s=60)  # type: ignore[misc] # rank_timeout_s is 120
     done = lines.finish(driver, folder, 120)
@@ -93,7 +93,7 @@ def test_lost_rank_ends_the_attempt_and_the_trial_resumes(folder: Path, uninterr
 def test_killed_driver_ends_the_ranks_and_the_study_resumes(folder: Path, uninterrupted: dict[str, float]) -> None:
     driver = start(folder, "driver")
     own = trial(folder, "driver")
-    wait_until(lambda: len(steps(own.path)) >= EPOCHS // 2)
+    wait_until(lambda: len(steps(own.path)) >= EPOCHS // 2, timeout_s=180)
     pids = [pid_of(own, rank) for rank in (0, 1)]
     driver.kill()
     driver.communicate()
@@ -107,7 +107,7 @@ def test_killed_driver_ends_the_ranks_and_the_study_resumes(folder: Path, uninte
 def test_hanging_rank_is_awaited_for_the_configured_time(folder: Path) -> None:
     hangs = ["model._target_=tests.trainers.hanging.cnn_that_hangs", "hydra.launcher.rank_timeout_s=3"]
     driver = start(folder, "hangs", *hangs, "hydra.sweeper.max_attempts=1")
-    done = lines.finish(driver, folder, 60)
+    done = lines.finish(driver, folder)
     assert done.code == 1, done.said
     (row,) = rows(folder / "multirun" / "hangs")
     assert row.state is State.LOST
@@ -116,7 +116,7 @@ def test_hanging_rank_is_awaited_for_the_configured_time(folder: Path) -> None:
 
 @pytest.mark.long
 def test_error_of_one_rank_fails_the_trial(folder: Path) -> None:
-    done = lines.finish(start(folder, "breaks", "model._target_=tests.trainers.hanging.cnn_that_breaks"), folder, 60)
+    done = lines.finish(start(folder, "breaks", "model._target_=tests.trainers.hanging.cnn_that_breaks"), folder)
     assert done.code == 1, done.said
     (row,) = rows(folder / "multirun" / "breaks")
     assert (row.state, len(row.attempts)) == (State.FAILED, 1)

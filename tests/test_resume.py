@@ -150,7 +150,7 @@ def test_first_ctrl_c_lets_trials_end_the_epoch(folder: Path) -> None:
     driver = start(folder, "once", "seed=1,2,3", "epochs=100000", "tracking=none")
     wait_until(lambda: two_trials_run(folder / "multirun" / "once"))
     driver.send_signal(signal.SIGINT)
-    done = lines.finish(driver, folder, 60)
+    done = lines.finish(driver, folder)
     assert done.code == 130, done.said
     assert "hydra.sweeper.study_name=once" in done.out.splitlines()[-1]
     for number in (0, 1):
@@ -172,7 +172,7 @@ def signalled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
         driver = lines.start(theirs(*SLOW, "+spawns=1", name=name), folder)
         wait_until(lambda: two_trials_run(folder / "multirun" / name))
         driver.send_signal(getattr(signal, name))
-        return lines.finish(driver, folder, 30)
+        return lines.finish(driver, folder)
 
     names = ["SIGINT", "SIGTERM", "SIGHUP"]
     with ThreadPoolExecutor(3) as pool:
@@ -249,11 +249,11 @@ def test_second_ctrl_c_kills_the_study(tmp_path: Path) -> None:
     time.sleep(1)
     assert driver.poll() is None
     driver.send_signal(signal.SIGINT)
-    done = lines.finish(driver, tmp_path, 20)
+    done = lines.finish(driver, tmp_path)
     assert done.code == 130
     assert "hydra.sweeper.study_name=twice" in done.out.splitlines()[-1]
     assert "Traceback" not in done.said
-    wait_until(lambda: not processes(tmp_path), timeout_s=5)
+    wait_until(lambda: not processes(tmp_path))
 
 
 @pytest.mark.long
@@ -277,7 +277,7 @@ def test_processes_started_by_trials_end_with_a_killed_driver(tmp_path: Path) ->
     wait_until(lambda: sum(process.info["name"] == "sleep" for process in processes(tmp_path)) == 4)
     driver.kill()
     driver.communicate()
-    wait_until(lambda: not processes(tmp_path), timeout_s=5)
+    wait_until(lambda: not processes(tmp_path))
 
 
 @pytest.mark.long
@@ -307,7 +307,7 @@ def test_second_driver_names_the_running_driver(tmp_path: Path) -> None:
     assert retried.code == 2, retried.said
     first.kill()
     first.communicate()
-    wait_until(lambda: not processes(tmp_path), timeout_s=5)
+    wait_until(lambda: not processes(tmp_path))
 
 
 def test_driver_on_a_disk_without_locks_is_recognized(tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ def test_driver_stops_after_another_driver_takes_the_lock(tmp_path: Path) -> Non
     wait_until(lambda: two_trials_run(study))
     note = {"host": "elsewhere", "pid": 17, "since": time.time()}
     (study / "driver.lock").write_text(json.dumps(note))
-    done = lines.finish(driver, tmp_path, 30)
+    done = lines.finish(driver, tmp_path)
     assert done.code == 3, done.said  # because its trials are left to the other driver
     assert "is left to process 17 on elsewhere" in done.err
     assert json.loads((study / "driver.lock").read_text()) == note

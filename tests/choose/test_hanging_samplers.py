@@ -61,13 +61,11 @@ def test_study_of_a_choice_that_hangs_is_stopped(
     extra = {"PYTHONPATH": str(tmp_path)}
     driver = start(line, tmp_path, extra)
     wait_until((tmp_path / "hangs").exists)
-    began = time.monotonic()
     if isinstance(stop, signal.Signals):
         driver.send_signal(stop)
     else:
         assert "Resume: " in sweeps(tmp_path, "stop", "s").out
-    stopped = finish(driver, tmp_path, 20)
-    assert time.monotonic() - began < 10
+    stopped = finish(driver, tmp_path)  # though the choice would take days
     assert stopped.code == 130, stopped.said
     assert f"study s is not finished: {reason}" in stopped.out
     assert stopped.out.splitlines()[-1].startswith("Resume with: ")

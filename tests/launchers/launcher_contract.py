@@ -142,7 +142,7 @@ def end_of(trials: TrialLauncher, job: Job, timeout_s: float = 60) -> Outcome:
     return job.attempt_folder.close(exits(trials, 1, timeout_s)[job.number])
 
 
-def wait_until(holds: Callable[[], bool], timeout_s: float = 30) -> None:
+def wait_until(holds: Callable[[], bool], timeout_s: float = 90) -> None:
     deadline = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < deadline, "it did not happen"

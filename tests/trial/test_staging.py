@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -44,25 +43,29 @@ def test_paths_below_staged_folders_lead_to_the_copies(disk: Path) -> None:
 
 
 READ = """
-import sys, time
+import sys
 from sweeps.trial.staging import staged, staging
 with staging(["data"]):
     print(staged("data").stat().st_ino, flush=True)
-    time.sleep(float(sys.argv[1]))
+    sys.stdin.read()
 """
 
 
 def test_processes_of_a_job_share_one_copy(disk: Path) -> None:
-    def read(seconds: float) -> str:
-        return subprocess.run([sys.executable, "-c", READ, str(seconds)], capture_output=True, text=True).stdout
-
-    with ThreadPoolExecutor() as pool:
-        assert len(set(pool.map(read, [0.5] * 3))) == 1
+    processes = [start_reader() for _ in range(3)]
+    assert len({process.stdout.readline() for process in processes if process.stdout}) == 1
+    for process in processes:
+        process.communicate()
     assert not [*disk.iterdir()]
 
 
+def start_reader() -> "subprocess.Popen[str]":
+    """Start a process that prints the inode of its copy, and holds the copy until its input ends."""
+    return subprocess.Popen([sys.executable, "-c", READ], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
 def test_copies_of_a_killed_job_are_removed_by_the_next(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with subprocess.Popen([sys.executable, "-c", READ, "60"], stdout=subprocess.PIPE, text=True) as killed:
+    with start_reader() as killed:
         assert killed.stdout and killed.stdout.readline()
         killed.send_signal(signal.SIGKILL)
     (left,) = disk.iterdir()

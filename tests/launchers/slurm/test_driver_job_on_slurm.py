@@ -67,7 +67,7 @@ def test_three_drivers_of_one_study(tmp_path: Path) -> None:
 
 def test_stop_ends_the_chain_and_resume_begins_another(tmp_path: Path) -> None:
     study = tmp_path / "multirun" / "s"
-    run(tmp_path, "+x=0,1", "+epochs=20")
+    run(tmp_path, "+x=0,1", "+epochs=100")
     wait_for(lambda: has_trained(study, 1))
     job_id = read_job_id(folders(study)[0])
     out = lines.sweeps(tmp_path, "stop", "s").out

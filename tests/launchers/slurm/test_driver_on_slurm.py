@@ -89,9 +89,11 @@ def test_detached_jobs_continue_and_are_adopted(
 def test_stop_cancels_trials_queued_by_a_detached_driver(tmp_path: Path) -> None:
     warm = [WARM, "hydra.launcher.worker_idle_s=1"]
     study = ["+x=range(3)", "+epochs=20", "hydra.launcher.array_parallelism=1", *warm]
+    (tmp_path / "hold").touch()
     finish(tmp_path, *study, "hydra.launcher.detach=true", code=0)
-    wait_for((tmp_path / "multirun" / "s" / "0" / "metrics.jsonl").exists)
+    wait_for(lambda: TrialFolder(tmp_path / "multirun" / "s" / "0").attempt(1).began())
     assert "1 stop after the current epoch" in sweeps(tmp_path, "stop", "s")
+    (tmp_path / "hold").unlink()
     wait_for(lambda: jobs(tmp_path) == [])
     assert states(tmp_path) == {0: "cancelled"}
     finish(tmp_path, *study)
@@ -104,9 +106,12 @@ def test_ctrl_c_lets_the_running_end_and_cancels_the_pending(tmp_path: Path) -> 
     driver = start(tmp_path, *study)
     metrics = tmp_path / "multirun" / "s" / "0" / "metrics.jsonl"
     wait_for(metrics.exists)
+    (tmp_path / "hold").touch()
     wait_for(lambda: len(jobs(tmp_path)) == 3)
     driver.send_signal(signal.SIGINT)
-    done = lines.finish(driver, tmp_path, 60)
+    wait_for(TrialFolder(metrics.parent).attempt(1).stop_requested)
+    (tmp_path / "hold").unlink()
+    done = lines.finish(driver, tmp_path)
     assert done.code == 130, done.said
     wait_for(lambda: jobs(tmp_path) == [])  # because the last job's process ends after its outcome
     assert states(tmp_path) == dict.fromkeys(range(3), "cancelled")

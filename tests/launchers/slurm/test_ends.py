@@ -279,7 +279,7 @@ def test_each_end_has_its_name(trials: SlurmTrials, make_job: Callable[..., Job]
     for job in jobs:
         while not trials.submit(job):
             time.sleep(0.1)
-    outcomes = exits(trials, len(cases))
+    outcomes = exits(trials, len(cases), 180)
     for number, (_, _, state, words) in enumerate(cases):
         own = jobs[number].attempt_folder.end()
         assert (own is not None) == (number in {0, 1, 10, 11})

@@ -34,7 +34,7 @@ def train(cfg: Any) -> float:
     trial.checkpoint_folder.mkdir(exist_ok=True)
     saved = trial.checkpoint_folder / "epoch"
     first = int(saved.read_text()) + 1 if saved.exists() else 1
-    for epoch in range(first, 300):
+    for epoch in range(first, 3000):
         time.sleep(0.2)
         saved.write_text(str(epoch))
         trial.report({"objective": 1 / epoch}, step=epoch)
@@ -96,7 +96,7 @@ def test_preempted_cancelled_warned_and_killed_nodes(trials: SlurmTrials, make_j
     slurm("scancel", job_id(by_hand))
     cluster_sh("kill", "lab4")
     try:
-        ends = exits(trials, 5)
+        ends = exits(trials, 5, 120)
     finally:
         cluster_sh("revive", "lab4")
     jobs = [preempted, by_hand, warned, on_dying_node, urgent]

@@ -40,34 +40,34 @@ def rank_of(trial: TrialFolder, rank: int) -> tuple[int, str]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)  # five attempts on two nodes, each of which imports TensorFlow anew
+@pytest.mark.timeout(1200)  # five attempts on two nodes, each of which imports TensorFlow anew
 def test_ranks_on_two_nodes_give_the_weights_of_one(tmp_path: Path) -> None:
     driver = start(tmp_path)
     trial = TrialFolder(tmp_path / "multirun" / "s" / "1")
 
     def hurt(attempt: int, rank: int, what: int) -> None:
         """Send a signal after three further epochs of the attempt, and wait for its end, well before rank_timeout_s."""
-        wait_for(lambda: trial.attempt(attempt).began())
+        wait_for(lambda: trial.attempt(attempt).began(), 180)
         before = len(steps(trial.path))
-        wait_for(lambda: len(steps(trial.path)) >= before + 3)
+        wait_for(lambda: len(steps(trial.path)) >= before + 3, 180)
         os.kill(rank_of(trial, rank)[0], what)
         wait_for(lambda: trial.attempt(attempt).is_over)  # within a minute
 
     hurt(1, 1, signal.SIGKILL)
     hurt(2, 0, signal.SIGKILL)
     hurt(3, 1, signal.SIGSTOP)
-    wait_for(lambda: trial.attempt(4).began())
+    wait_for(lambda: trial.attempt(4).began(), 180)
     driver.kill()
     driver.communicate()
     second_driver = start(tmp_path)
     before = len(steps(trial.path))
-    wait_for(lambda: len(steps(trial.path)) >= before + 3)
+    wait_for(lambda: len(steps(trial.path)) >= before + 3, 180)
     process, node = rank_of(trial, 1)
     os.kill(process, signal.SIGSTOP)  # so that the training cannot end while the node is being killed
     cluster_sh("kill", node)
     try:
         wait_for(lambda: trial.attempt(4).is_over)
-        done = finish(second_driver, tmp_path)
+        done = finish(second_driver, tmp_path, 300)
     finally:
         cluster_sh("revive", node)
     assert done.code == 0, done.said
