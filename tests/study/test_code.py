@@ -115,7 +115,7 @@ def test_without_git_the_folders_are_walked(
     repo: Path, keep_: Keep, git: str | None, trouble: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(repo)
-    monkeypatch.setattr(module, "_GIT_S", 0.3)
+    monkeypatch.setattr(module, "_GIT_S", 0.3 if git and "sleep" in git else 10.0)
     monkeypatch.setenv("PATH", str(repo.parent / "bin"))
     if git:
         write(repo.parent / "bin", {"git": f"#!/bin/sh\nPATH=/usr/bin:/bin\n{git}\n"})

@@ -156,7 +156,7 @@ def test_webhook_is_called_and_its_address_is_in_no_file(
     ],
 )
 def test_error_is_printed_in_one_line(how: str | list[object], wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notify, "_COMMAND_S", 0.2)
+    monkeypatch.setattr(notify, "_COMMAND_S", 0.2 if "sleep" in how else 10.0)
     message = notify.send(how, "study s is finished", "a text \ud800")
     assert message == (f"hydra.sweeper.notify: {wrong}" if wrong else "")
 

@@ -65,7 +65,7 @@ def test_sacct_reports_ends_and_cancelling_users(cluster: None) -> None:
 def test_a_job_that_squeue_forgot(
     scripted_slurm: ScriptedSlurm, impatient: None, monkeypatch: Any, script: str, expected: JobInfo | None
 ) -> None:
-    monkeypatch.setattr(queue, "_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(queue, "_TIMEOUT_S", 0.5 if "sleep" in script else 10.0)
     scripted_slurm.say("sacct", script)
     watcher, job = watch("a-study-1.1-none", "7")
     watcher.update()

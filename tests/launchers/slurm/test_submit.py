@@ -143,7 +143,7 @@ def test_a_driver_on_a_login_node_keeps_its_habits(
 def test_answers_of_sbatch(
     scripted_slurm: ScriptedSlurm, attempt: Path, monkeypatch: Any, script: str, expected: Any, words: str
 ) -> None:
-    monkeypatch.setattr(module, "_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(module, "_TIMEOUT_S", 0.3 if "sleep" in script else 10.0)
     scripted_slurm.say("sbatch", script)
     with pytest.raises((RefusedError, BusyError), match=words) as raised:
         send(attempt, print)
