@@ -181,7 +181,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     (
         "hydra/sweeper=grid +hydra.sweeper.pruner.min_resource=3",
         SWEPT,
-        ["min_resource=3: no pruner is chosen.\nAdd, for example: hydra/sweeper/pruner=median"],
+        ["min_resource=3: no pruner is chosen.\nRemove it, or add a pruner, such as hydra/sweeper/pruner=median"],
     ),
     ("lr=loguniform(-4,-1)", SWEPT, ["Unknown function 'loguniform'\nType key=value"]),
     ("lr=linspace(0.1,1,3)", SWEPT, ["Unknown function 'linspace'\nType key=value"]),

@@ -160,7 +160,7 @@ def _prunes(settings: SweeperConf) -> bool:
         return True
     if names := [name for name in conf if name != "_target_"]:
         problem = f"hydra.sweeper.pruner.{names[0]}={conf[names[0]]}: no pruner is chosen"
-        raise UserError(f"{problem}.\nAdd, for example: hydra/sweeper/pruner=median")
+        raise UserError(f"{problem}.\nRemove it, or add a pruner, such as hydra/sweeper/pruner=median")
     return False
 
 

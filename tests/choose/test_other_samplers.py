@@ -187,6 +187,11 @@ def test_function_that_exits_is_refused() -> None:
         samplers(f"{__name__}.make_nothing")
 
 
+def test_seed_of_a_sampler_that_has_none_is_refused() -> None:
+    with pytest.raises(UserError, match=r"sampler.seed: .*make_number has no such setting; it has none"):
+        samplers(f"{__name__}.make_number", seed=3)
+
+
 @pytest.mark.parametrize("setting", ["seed", "n_startup_trials"])
 def test_number_of_a_sampler_that_is_text_is_refused(setting: str) -> None:
     with pytest.raises(UserError, match=rf"sampler.{setting}=x: it must be a whole number.\nType, for example: "):

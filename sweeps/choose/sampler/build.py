@@ -72,25 +72,26 @@ def _resolve(kind: str, name: str) -> Any:
 
 
 def _parameters(target: Any) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of a class or a function; none if it has no signature, as classes in C."""
+    """Return the parameters of a class or a function; any keyword if it has no signature, as classes in C."""
     try:
         return inspect.signature(target).parameters
     except (ValueError, TypeError):
-        return {}
+        return {"settings": inspect.Parameter("settings", inspect.Parameter.VAR_KEYWORD)}
 
 
 def _explain(kind: str, conf: Mapping[str, Any], target: Any, error: BaseException) -> str:
     """Return why a sampler or a pruner could not be built, and what to type."""
     section, parameters = f"hydra.sweeper.{kind}", _parameters(target)
-    settings = {name: value for name, value in conf.items() if not name.startswith("_") and name != "seed"}
+    settings = {name: value for name, value in conf.items() if not name.startswith("_")}
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    if parameters and not takes_any and (unknown := [name for name in settings if name not in parameters]):
+    if not takes_any and (unknown := [name for name in settings if name not in parameters]):
         near = difflib.get_close_matches(unknown[0], parameters, 1)
-        meant = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(parameters)}."
+        meant = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(parameters) or 'none'}."
         removed = " ".join(f"~{section}.{name}" for name in unknown)
         return f"{section}.{unknown[0]}: {conf['_target_']} has no such setting{meant}\nRemove it, or add {removed}"
     text = (str(error).strip().splitlines() or [""])[0]
     problem = f"{section}._target_={conf['_target_']}: it cannot be built: {type(error).__name__}: {text}".rstrip(": .")
+    settings.pop("seed", None)  # because it is checked before
     typed = " ".join(shlex.quote(f"++{section}.{name}={text_of(value)}") for name, value in settings.items())
     if isinstance(error, TypeError) and "missing" in text:
         return f"{problem}.\nAdd a setting with +{section}.NAME=VALUE"
