@@ -48,9 +48,10 @@ def _build(kind: str, conf: Mapping[str, Any]) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             result = call_target(dict(conf))
-    except (InstantiationException, SystemExit, GeneratorExit) as error:
-        # The cause, because Hydra's own message adds its names.
-        raise UserError(_explain(kind, conf, target, error.__cause__ or error)) from error
+    except (Exception, SystemExit, GeneratorExit) as error:
+        # The cause, because Hydra 1.3's own message adds its names; Hydra 1.4 raises the cause itself.
+        cause = error.__cause__ if isinstance(error, InstantiationException) else None
+        raise UserError(_explain(kind, conf, target, cause or error)) from error
     base = _BASES[kind]
     if not isinstance(result, base):
         raise UserError(
