@@ -51,7 +51,10 @@ def on_mistake(answer: Callable[[HydraException, Sequence[str], Callable[[Sequen
 
 
 def call_target(settings: Any, **extra: Any) -> Any:
-    """Call the `_target_` of the user's own settings, and return its result. Raises InstantiationException."""
+    """Call the `_target_` of the user's own settings, and return its result.
+
+    Raises InstantiationException with Hydra 1.3, the error of the target with Hydra 1.4.
+    """
     # Because with an exact whitelist Hydra 1.4 refuses a function that returns something callable, such as a model.
     unchecked = {"_execution_whitelist_": _UNCHECKED} if _UNCHECKED is not None else {}
     return hydra.utils.instantiate(settings, **extra, **unchecked)
