@@ -194,21 +194,6 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
         SWEPT,
         ["hydra.sweeper.also: 'btach_size' is not in", "configuration.\nDid you mean 'batch_size'?"],
     ),
-    (
-        "hydra/sweeper=optuna lr=interval(0.1,1) hydra/sweeper/pruner=hyperband hydra.sweeper.pruner.max_resource=0",
-        SWEPT,
-        ["hydra.sweeper.pruner.max_resource=0: it must be 1 or more"],
-    ),
-    (
-        "hydra/sweeper=optuna lr=interval(0.1,1) hydra/sweeper/pruner=asha hydra.sweeper.pruner.reduction_factor=0",
-        SWEPT,
-        ["it cannot be built: ValueError: The value of `reduction_factor`", "\nChange a setting: ++hydra.sweeper.pr"],
-    ),
-    (
-        "hydra/sweeper=optuna lr=interval(0.1,1) hydra/sweeper/sampler=tpe +hydra.sweeper.sampler.multivarite=true",
-        SWEPT,
-        ["no such setting; did you mean multivariate?\nRemove it, or add ~hydra.sweeper.sampler.multivarite"],
-    ),
     ("help", PLAIN, ["'help' cannot be read", "All keys are in --help"]),
     ("lr=0.1,", PLAIN, ["'lr=0.1,' cannot be read", "key=a,b"]),
     ("--lr=0.1", PLAIN, ["--lr=0.1: a key is typed without dashes", "Type: lr=0.1"]),

@@ -93,9 +93,8 @@ class Choosing:
         )
         encoding = Encoding(self.space, true_values=self._custom is not None)
         fed = [] if samplers.models and not self._custom else earlier  # because the surrogate weighs them itself
-        self._fed = FedStudy(
-            self._study, samplers.kind, encoding, pruner_of(settings.pruner if self.prunes else None), fed
-        )
+        pruner = pruner_of(settings.pruner) if self.prunes else None
+        self._fed = FedStudy(self._study, samplers.kind, encoding, pruner, fed)
         custom = partial(self._custom, self._config) if self._custom else None
         name = settings.custom_search_space or ""
         search = Search(self.space, self._memory, self.seeds, limit, start, earlier, custom, name)

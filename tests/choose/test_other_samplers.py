@@ -8,7 +8,7 @@ import optuna
 import pytest
 from optuna.distributions import FloatDistribution, IntDistribution
 
-from sweeps.choose.sampler.build import Samplers
+from sweeps.choose.sampler.build import Samplers, pruner_of
 from sweeps.choose.sampler.encoding import in_distribution
 from sweeps.errors import UserError
 from sweeps.settings import SweeperConf
@@ -190,6 +190,29 @@ def test_function_that_exits_is_refused() -> None:
 def test_seed_of_a_sampler_that_has_none_is_refused() -> None:
     with pytest.raises(UserError, match=r"sampler.seed: .*make_number has no such setting; it has none"):
         samplers(f"{__name__}.make_number", seed=3)
+
+
+def test_misspelled_setting_is_named_with_the_nearest() -> None:
+    with pytest.raises(
+        UserError, match=r"; did you mean multivariate\?\nRemove it, or add ~hydra.*sampler.multivarite$"
+    ):
+        samplers("optuna.samplers.TPESampler", multivarite=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "problem"),
+    [
+        ("HyperbandPruner", {"max_resource": 0}, r"pruner.max_resource=0: it must be 1 or more"),
+        ("HyperbandPruner", {"min_resource": 9, "max_resource": 3}, r"min_resource=9 is above .*max_resource=3"),
+        ("HyperbandPruner", {"max_resource": "auto", "reduction_factor": 1}, r"reduction_factor=1: it must be 2 or"),
+        ("SuccessiveHalvingPruner", {"reduction_factor": 0}, r"ValueError: .*\nChange a setting: \+\+hydra.*factor=0"),
+        ("PatientPruner", {}, r"it cannot be built: TypeError: .*\nAdd a setting with \+hydra.sweeper.pruner.NAME"),
+    ],
+)
+def test_pruner_that_cannot_be_built_is_refused(kind: str, settings: dict[str, Any], problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
+        pruner_of({"_target_": f"optuna.pruners.{kind}", **settings})
+    assert pruner_of({"_target_": "optuna.pruners.HyperbandPruner", "max_resource": "auto"})
 
 
 @pytest.mark.parametrize("setting", ["seed", "n_startup_trials"])

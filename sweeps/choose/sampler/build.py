@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 import optuna
 from hydra.errors import InstantiationException
-from optuna.pruners import BasePruner, NopPruner
+from optuna.pruners import BasePruner, HyperbandPruner
 from optuna.samplers import BaseSampler, CmaEsSampler, QMCSampler, TPESampler
 
 from sweeps.errors import UserError
@@ -25,9 +25,9 @@ _LEAST: Mapping[type, Mapping[str, int]] = {
     BaseSampler: {"seed": 0},
     TPESampler: {"n_startup_trials": 0, "n_ei_candidates": 1},
     CmaEsSampler: {"n_startup_trials": 0, "popsize": 2},
+    HyperbandPruner: {"min_resource": 1, "max_resource": 1, "reduction_factor": 2},
 }
-"""The least value of each setting that is a whole number, by the class of the samplers that have it."""
-_LEAST_OF_HYPERBAND = {"min_resource": 1, "max_resource": 1, "reduction_factor": 2}
+"""The least value of each setting that is a whole number, by the class that has it."""
 _BASES = {"sampler": BaseSampler, "pruner": BasePruner}
 _USUAL = {"sampler": "default", "pruner": "median"}
 _NUMBERS = {name for bounds in _LEAST.values() for name in bounds}
@@ -43,7 +43,6 @@ def _build(kind: str, conf: Mapping[str, Any]) -> Any:
         raise UserError(
             "hydra/sweeper/sampler=gp: PyTorch is not installed.\nType: pip install -c constraints.txt torch"
         )
-    target = _resolve(kind, conf["_target_"])
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -51,7 +50,7 @@ def _build(kind: str, conf: Mapping[str, Any]) -> Any:
     except (Exception, SystemExit, GeneratorExit) as error:
         # The cause, because Hydra 1.3's own message adds its names; Hydra 1.4 raises the cause itself.
         cause = error.__cause__ if isinstance(error, InstantiationException) else None
-        raise UserError(_explain(kind, conf, target, cause or error)) from error
+        raise UserError(_explain(kind, conf, cause or error)) from error
     base = _BASES[kind]
     if not isinstance(result, base):
         raise UserError(
@@ -80,9 +79,9 @@ def _parameters(target: Any) -> Mapping[str, inspect.Parameter]:
         return {"settings": inspect.Parameter("settings", inspect.Parameter.VAR_KEYWORD)}
 
 
-def _explain(kind: str, conf: Mapping[str, Any], target: Any, error: BaseException) -> str:
+def _explain(kind: str, conf: Mapping[str, Any], error: BaseException) -> str:
     """Return why a sampler or a pruner could not be built, and what to type."""
-    section, parameters = f"hydra.sweeper.{kind}", _parameters(target)
+    section, parameters = f"hydra.sweeper.{kind}", _parameters(_resolve(kind, conf["_target_"]))
     settings = {name: value for name, value in conf.items() if not name.startswith("_")}
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     if not takes_any and (unknown := [name for name in settings if name not in parameters]):
@@ -101,18 +100,16 @@ def _explain(kind: str, conf: Mapping[str, Any], target: Any, error: BaseExcepti
     return f"{problem}.\nCorrect its code, or type in its place hydra/sweeper/{kind}={_USUAL[kind]}"
 
 
-def _kind_of(conf: Mapping[str, Any]) -> type[BaseSampler]:
+def _kind_of(target: Any, conf: Mapping[str, Any]) -> type[BaseSampler]:
     """Return the class of the sampler that a class or a function makes. Raises UserError if it makes none."""
-    target = _resolve("sampler", conf["_target_"])
     if inspect.isclass(target) and issubclass(target, BaseSampler):
         return target
     seed = {"seed": 0} if "seed" in _parameters(target) else {}
     return type(_build("sampler", {**seed, **conf}))
 
 
-def _whole(name: str, value: Any, least: int) -> int:
-    """Return a setting of the sampler. Raises UserError if it is no whole number, or too small."""
-    setting = f"hydra.sweeper.sampler.{name}"
+def _whole(setting: str, value: Any, least: int) -> int:
+    """Return the value of a setting. Raises UserError if it is no whole number, or too small."""
     try:
         number = int(value if isinstance(value, float) and value.is_integer() else str(value))
     except ValueError as error:
@@ -122,41 +119,31 @@ def _whole(name: str, value: Any, least: int) -> int:
     return number
 
 
-def _read_numbers(conf: Mapping[str, Any], kind: type[BaseSampler]) -> dict[str, int]:
-    """Return the sampler's settings that are whole numbers. Raises UserError if a number is out of its range."""
+def _read_numbers(section: str, conf: Mapping[str, Any], kind: type) -> dict[str, int]:
+    """Return the settings that are whole numbers. Raises UserError if a number is out of its range."""
     least = {name: bound for base, bounds in _LEAST.items() if issubclass(kind, base) for name, bound in bounds.items()}
-    numbers = {name: _whole(name, conf[name], least[name]) for name in least if conf.get(name) is not None}
+    typed = {name: conf[name] for name in least if conf.get(name) is not None}
+    numbers = {name: _whole(f"{section}.{name}", value, least[name]) for name, value in typed.items()}
     sigma = conf.get("sigma0") if issubclass(kind, CmaEsSampler) else None
     if sigma is not None and not (isinstance(sigma, int | float) and 0 < sigma < math.inf):
-        setting = "hydra.sweeper.sampler.sigma0"
+        setting = f"{section}.sigma0"
         raise UserError(
             f"{setting}={sigma}: it must be a number above 0.\nType, for example: {setting}=0.2, or {setting}=null"
         )
     return numbers
 
 
-def _check_hyperband(conf: Mapping[str, Any]) -> None:
-    """Raise UserError for numbers of Hyperband out of range, because Optuna notices at a trial's report, or never."""
-    section, numbers = "hydra.sweeper.pruner", {name: conf.get(name) for name in _LEAST_OF_HYPERBAND}
-    for name, least in _LEAST_OF_HYPERBAND.items():
-        number = numbers[name]
-        if isinstance(number, int | float) and number < least:
-            problem = f"{section}.{name}={number}: it must be {least} or more"
-            raise UserError(f"{problem}.\nType at least {section}.{name}={least}")
-    first, last = numbers["min_resource"], numbers["max_resource"]
-    if isinstance(first, int | float) and isinstance(last, int | float) and first > last:
-        problem = f"{section}.min_resource={first} is above {section}.max_resource={last}"
-        raise UserError(f"{problem}.\nType at most {section}.min_resource={last}")
-
-
-def pruner_of(conf: Mapping[str, Any] | None) -> BasePruner | None:
-    """Return the pruner that `conf` names; None without one. Raises UserError if it cannot be built."""
-    if not conf:
-        return None
-    if conf["_target_"] == "optuna.pruners.HyperbandPruner":
-        _check_hyperband(conf)
-    pruner = _build("pruner", conf)
-    return None if isinstance(pruner, NopPruner) else pruner
+def pruner_of(conf: Mapping[str, Any]) -> BasePruner:
+    """Return the pruner that `conf` names. Raises UserError if it cannot be built."""
+    if conf["_target_"] == "optuna.pruners.HyperbandPruner":  # because Optuna checks its numbers at a report, or never
+        section, typed = "hydra.sweeper.pruner", {name: value for name, value in conf.items() if value != "auto"}
+        numbers = _read_numbers(section, typed, HyperbandPruner)
+        first, last = numbers.get("min_resource", 1), numbers.get("max_resource", math.inf)
+        if first > last:
+            problem = f"{section}.min_resource={first} is above {section}.max_resource={last}"
+            raise UserError(f"{problem}.\nType at most {section}.min_resource={last}")
+        conf = {**conf, **numbers}
+    return cast(BasePruner, _build("pruner", conf))
 
 
 class Samplers:
@@ -170,8 +157,8 @@ class Samplers:
         typed = {"_target_": "optuna.samplers.TPESampler", **(conf or {})}
         # Null is left out, because not every sampler has a seed, and TPE's numbers may not be null.
         self._conf = {name: value for name, value in typed.items() if value is not None or name not in _NUMBERS}
-        self.kind = _kind_of(self._conf)
         target = _resolve("sampler", self._conf["_target_"])
+        self.kind = _kind_of(target, self._conf)
         self._is_tpe = is_tpe = target is self.kind and issubclass(self.kind, TPESampler)  # not a function's
         is_single = len(directions) < 2
         defaults = self._tpe_defaults(is_single, space) if is_tpe else {}
@@ -180,7 +167,9 @@ class Samplers:
         if issubclass(self.kind, CmaEsSampler) and not is_single:
             problem = f"hydra/sweeper/sampler=cmaes: CMA-ES has one objective, and this study has {len(directions)}"
             raise UserError(f"{problem}.\nType hydra/sweeper/sampler=default or hydra/sweeper/sampler=nsgaii")
-        self._conf |= _read_numbers(self._conf, self.kind if target is self.kind else BaseSampler)
+        self._conf |= _read_numbers(
+            "hydra.sweeper.sampler", self._conf, self.kind if target is self.kind else BaseSampler
+        )
         self.startup: int = self._conf.get("n_startup_trials", 10) if is_tpe else 0
         has_seed = "seed" in _parameters(target)
         self._seed: int = self._conf.get("seed", zlib.crc32(name.encode()))
