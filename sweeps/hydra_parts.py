@@ -5,11 +5,15 @@ Hydra.compose_config                           1.3, 1.4   composes the command l
 ConfigLoaderImpl.repository                    1.3, 1.4   tells whether a config group exists
 config_loader_impl.get_overrides_dirname       1.3        hydra.job.override_dirname, which 1.4 resolves itself
 ConfigStore.repo                               1.3, 1.4   holds what plugins stored
+hydra.main._run_hydra, Hydra.run, .multirun    1.3, 1.4   start the app of a program
+Plugins.instantiate_sweeper                    1.3, 1.4   starts a sweep of hydra_zen.launch
 hydra.utils.UNSAFE_DISABLE_EXECUTION_CHECKS    1.4        calls any `_target_`, as 1.3 does
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 import hydra
 import hydra.utils
@@ -19,6 +23,7 @@ from hydra._internal.hydra import Hydra
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.types import Override
+from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -48,6 +53,29 @@ def on_mistake(answer: Callable[[HydraException, Sequence[str], Callable[[Sequen
             raise
 
     Hydra.compose_config = compose  # type: ignore[method-assign]
+
+
+class HydraStarted(BaseException):
+    """A program would start its app."""
+
+
+@contextmanager
+def hydra_refused() -> Iterator[None]:
+    """Raise HydraStarted wherever a program would start its app."""
+
+    def refuse(*args: Any, **named: Any) -> NoReturn:
+        raise HydraStarted
+
+    module: Any = sys.modules["hydra.main"]  # not hydra.main, which is the function
+    starts = [(module, "_run_hydra"), (Hydra, "run"), (Hydra, "multirun"), (Plugins, "instantiate_sweeper")]
+    originals = [getattr(place, name) for place, name in starts]
+    for place, name in starts:
+        setattr(place, name, refuse)
+    try:
+        yield
+    finally:
+        for (place, name), original in zip(starts, originals, strict=True):
+            setattr(place, name, original)
 
 
 def call_target(settings: Any, **extra: Any) -> Any:

@@ -17,7 +17,8 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from sweeps.files import Lock, read_own
-from sweeps.launchers.contract import TrialLauncher, await_end, pack_app
+from sweeps.launchers.contract import TrialLauncher, await_end
+from sweeps.trial.app import pack_app
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Outcome, Request
 from sweeps.trial.process import outcome_of_error, outcome_of_job

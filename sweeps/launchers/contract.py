@@ -4,9 +4,6 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-import cloudpickle
-from hydra.core.singleton import Singleton
-from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from sweeps.errors import UserError
@@ -78,15 +75,3 @@ def await_end(attempt: AttemptFolder) -> None:
         if time.monotonic() > deadline:
             raise UserError(f"{attempt.path} is still running in {process}.\nEnd that process, then repeat the command")
         time.sleep(0.05)
-
-
-def pack_app(task_function: TaskFunction, hydra_context: HydraContext) -> bytes:
-    """Return the task function, Hydra's context and its singletons (such as OmegaConf's resolvers) as a pickle.
-
-    Raises UserError if the task function refers to an object that cannot be pickled.
-    """
-    try:
-        return bytes(cloudpickle.dumps((task_function, hydra_context, Singleton.get_state())))
-    except Exception as error:  # because the __reduce__ of a user's object may raise anything
-        advice = "Create files, locks and sessions inside the function"
-        raise UserError(f"the task function cannot be sent to another process: {error}\n{advice}") from error

@@ -49,7 +49,7 @@ _KILL_WAIT_S = 10.0  # maximum wait for killed processes, because a process may 
 
 @dataclass(frozen=True)
 class Start:
-    """A request to fork a trial. `job` is a cloudpickled tuple (Job, start time), which only the fork unpickles."""
+    """A request to fork a trial. `job` is a pickled tuple (SentJob, start time), which only the fork unpickles."""
 
     number: int
     job: bytes

@@ -10,7 +10,6 @@ from contextlib import suppress
 from multiprocessing import Pipe
 from pathlib import Path
 
-import cloudpickle
 import psutil
 
 from sweeps.errors import UserError
@@ -18,7 +17,9 @@ from sweeps.files import last_lines, quarantine
 from sweeps.launchers.fork_server import Start
 from sweeps.trial import copies
 from sweeps.trial.gpus import SHARE
-from sweeps.trial.job import Job, Outcome, State, World
+from sweeps.trial.job import Outcome, State, World
+from sweeps.trial.packing import pack
+from sweeps.trial.sent_job import SentJob
 
 _SERVER = """
 import json, sys
@@ -71,7 +72,7 @@ class Forks:
 
     def start(
         self,
-        job: Job,
+        job: SentJob,
         cores: list[int],
         gpus: list[str],
         threads: int,
@@ -85,7 +86,7 @@ class Forks:
         """
         resources = dict.fromkeys(_THREADS, str(threads)) | {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
         resources |= {SHARE: str(job.request.gpus)} if 0 < job.request.gpus < 1 else {}
-        payload = cloudpickle.dumps((job, time.time()))
+        payload = pack((job, time.time()))
         self._running.add(job.number)
         environment = {**job.environment, **resources}
         log = job.attempt_folder.log

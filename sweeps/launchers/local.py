@@ -14,6 +14,7 @@ from sweeps.launchers.gpus import Gpus
 from sweeps.launchers.machine import DEFAULT_GB, Machine
 from sweeps.settings import LocalLauncherConf, read
 from sweeps.trial.job import Job, Outcome, Request, State, World
+from sweeps.trial.sent_job import SentJob
 
 
 @dataclass
@@ -68,7 +69,7 @@ class LocalTrials(TrialLauncher):
         )
         self._free_gb -= mem_gb
         world = World(size=size, addresses=("127.0.0.1",) * size, timeout_s=settings.rank_timeout_s)
-        self._forks.start(job, slot.cores, slot.gpus, max(1, cores // world.size), request.mem_gb, world)
+        self._forks.start(SentJob.of(job), slot.cores, slot.gpus, max(1, cores // world.size), request.mem_gb, world)
         return True
 
     def adopt(self, job: Job) -> bool:

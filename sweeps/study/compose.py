@@ -20,6 +20,7 @@ from sweeps import hydra_parts
 from sweeps.errors import Infeasible, UserError
 from sweeps.record.followed import by_default, source
 from sweeps.study.mistakes import explain
+from sweeps.trial.packing import pack_for_here
 
 
 class Composer:
@@ -42,7 +43,7 @@ class Composer:
         groups = tuple(text for text, override in zip(overrides, parsed, strict=True) if not self._is_value(override))
         try:
             if groups not in self._composed:
-                self._composed[groups] = pickle.dumps(hydra_parts.load_trial(self._loader, self._master, groups))
+                self._composed[groups] = pack_for_here(hydra_parts.load_trial(self._loader, self._master, groups))
             config: DictConfig = pickle.loads(self._composed[groups])  # noqa: S301 - this process wrote it
             OmegaConf.copy_cache(from_config=self._master, to_config=config)
             hydra_parts.set_values(config, [override for override in parsed if self._is_value(override)])

@@ -15,7 +15,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import ExitCode, UserError
 from sweeps.files import write_whole
-from sweeps.launchers.contract import pack_app
 from sweeps.record.definition import DONE, Definition, define, resume_line, write_or_check
 from sweeps.record.definition import read as read_definition
 from sweeps.record.study import StudySnapshot
@@ -46,6 +45,7 @@ from sweeps.study.stop import Stop
 from sweeps.study.takeover import successor, take_over
 from sweeps.study.upgrade import open_record
 from sweeps.study.watchers import Watchers, open_tracker
+from sweeps.trial.app import pack_app
 from sweeps.trial.copies import use
 from sweeps.trial.job import State
 from sweeps.wording import printable

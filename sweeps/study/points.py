@@ -12,6 +12,7 @@ from sweeps.launchers.contract import TrialLauncher
 from sweeps.record.space import SearchSpace, canonical
 from sweeps.record.study import TrialRecord
 from sweeps.study.compose import Composer, check
+from sweeps.trial.app import PackedApp
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Objective, Point, Request
 from sweeps.wording import counted
@@ -70,7 +71,7 @@ class Points:
         if further := sum(1 for _ in planned):
             yield f"  and {counted(further, 'further point')}"
 
-    def job(self, trial: TrialRecord, study: str, folder: Path, app: bytes, objective: Objective) -> Job:
+    def job(self, trial: TrialRecord, study: str, folder: Path, app: PackedApp, objective: Objective) -> Job:
         """Return the job of a trial. Raises UserError, or Infeasible if it cannot run here and never started."""
         config = self.compose(trial.params, trial.number)
         answer = self._checked.get(canonical(trial.params)) or self._request(config)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 
 from sweeps.secrets import without_secrets
+from sweeps.trial.app import PackedApp
 
 if TYPE_CHECKING:
     from sweeps.trial.folder import AttemptFolder, TrialFolder
@@ -165,10 +166,16 @@ class Job:
     config: DictConfig  # the composed config with its hydra node; hydra.launcher contains this trial's own settings
     request: Request
     folder: "TrialFolder"
-    app: bytes  # the Hydra app from `contract.pack_app`: the same for every trial
+    app: PackedApp  # the Hydra app: the same for every trial
     objective: Objective | None = None  # None if another library's sweeper reads the return value
     environment: Mapping[str, str] = field(default_factory=dict)
     job_return: Path | None = None  # file for Hydra's pickled JobReturn, for another library's sweeper
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the job from its pickle, which an earlier version may have queued."""
+        if isinstance(state["app"], bytes):
+            state["app"] = PackedApp(None, state["app"])
+        vars(self).update(state)
 
     @property
     def attempt_folder(self) -> "AttemptFolder":

@@ -10,18 +10,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-from hydra.core.plugins import Plugins
-from hydra.core.singleton import Singleton
-from hydra.core.utils import JobReturn, JobStatus, run_job, setup_globals
+from hydra.core.utils import JobReturn, JobStatus, run_job
 
 from sweeps.files import NO_ROOM, write_whole
 from sweeps.secrets import without_secrets
 from sweeps.trial import Diverged, MissingObjective, Trial, active_trials, as_numbers, facts, ranks, read_objective
+from sweeps.trial.app import explain_missing
+from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.gpus import limit_jax, share
-from sweeps.trial.job import Job, Objective, Outcome, State, World
+from sweeps.trial.job import Objective, Outcome, State, World
 from sweeps.trial.memory import OUT_OF_MEMORY
 from sweeps.trial.metrics import METRICS, SYSTEM_METRICS
+from sweeps.trial.packing import pack
+from sweeps.trial.sent_job import SentJob
 from sweeps.trial.system_metrics import sampling
 
 _STOP_ERRORS = {State.TIMED_OUT: "it was near its time limit", State.CANCELLED: "a stop was requested"}
@@ -29,7 +30,7 @@ _OWN_FILES = (METRICS, "notes.json", "confusion.json")  # files that the task fu
 EXPECTED_RETURN = "a trial returns its objective: a number, one number for each direction, or a dict of metrics"
 
 
-def run_trial(job: Job, began: float, world: World | None = None) -> Outcome:
+def run_trial(sent: SentJob, began: float, world: World | None = None) -> Outcome:
     """Run the job and return its outcome, also if the task function raises.
 
     The chief has written the outcome; a rank that failed alone has written its own file. The slot or the SLURM job
@@ -39,13 +40,14 @@ def run_trial(job: Job, began: float, world: World | None = None) -> Outcome:
         if isinstance(stream, io.TextIOWrapper):  # a line at a time, because several ranks write to one log
             stream.reconfigure(line_buffering=True, write_through=False)
     world = world or World()
-    attempt = job.attempt_folder
+    attempt = sent.attempt_folder
     if world.is_chief:
         attempt.begin(began)
-    task_function, hydra_context, singletons = cloudpickle.loads(job.app)
-    setup_globals()
-    singletons["instances"][Plugins] = Plugins.instance()  # because Hydra would search all plugins again
-    Singleton.set_state(singletons)
+    try:
+        job = sent.unpack()
+        task_function, hydra_context = job.app.restore(job.config)
+    except (Exception, SystemExit) as error:  # of the program
+        return _end_early(attempt, world, error)
     if world.size > 1:
         try:
             world = ranks.exchange_addresses(attempt, world)
@@ -72,8 +74,20 @@ def run_trial(job: Job, began: float, world: World | None = None) -> Outcome:
     if not world.is_chief or end.state is State.LOST:  # because the launcher knows who preempted it
         return ranks.leave(attempt, world, end)
     if job.job_return is not None:
-        write_whole(job.job_return, cloudpickle.dumps(returned), sync=False)
+        write_whole(job.job_return, pack(returned), sync=False)
     return attempt.close(replace(end, node=os.environ.get("SLURMD_NODENAME", "")))
+
+
+def _end_early(attempt: AttemptFolder, world: World, error: BaseException) -> Outcome:
+    """Print the error that ends the trial before its task function starts. Return the outcome, which is written."""
+    _print_traceback(error)
+    end = outcome_of_error(error)
+    return attempt.close(end) if world.is_chief else ranks.leave(attempt, world, end)
+
+
+def _print_traceback(error: BaseException) -> None:
+    with suppress(OSError):  # because the log may be on a full disk, and the outcome must still have the error
+        print(without_secrets("".join(traceback.format_exception(error))), end="", file=sys.stderr)
 
 
 def outcome_of_job(returned: JobReturn, objective: Objective | None, stop_reason: State | None) -> Outcome:
@@ -83,8 +97,8 @@ def outcome_of_job(returned: JobReturn, objective: Objective | None, stop_reason
     error = returned._return_value  # because .return_value would raise the error
     if isinstance(error, SystemExit) and not error.code:
         return outcome_of_return(None, objective, stop_reason)
-    with suppress(OSError):  # because the log may be on a full disk, and the outcome must still have the error
-        print(without_secrets("".join(traceback.format_exception(error))), end="", file=sys.stderr)
+    explain_missing(error)
+    _print_traceback(error)
     return outcome_of_error(error)
 
 

@@ -79,6 +79,7 @@ def leave(attempt: AttemptFolder, world: World, end: Outcome) -> Outcome:
 
 def report_failure(attempt: AttemptFolder, rank: int, end: Outcome) -> None:
     """Write why a rank ended."""
+    (attempt.path / "ranks").mkdir(exist_ok=True)  # because the rank may have failed before it looked for the others
     write_whole(attempt.path / "ranks" / f"{rank}.json", json.dumps(end.as_json()))
 
 

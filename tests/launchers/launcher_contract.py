@@ -23,8 +23,9 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.types import HydraContext
 from omegaconf import open_dict
 
-from sweeps.launchers.contract import TrialLauncher, pack_app
+from sweeps.launchers.contract import TrialLauncher
 from sweeps.trial import current_trial
+from sweeps.trial.app import pack_app
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Objective, Outcome, State
 

@@ -16,8 +16,8 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import HydraContext
 
-from sweeps.launchers.contract import pack_app
 from sweeps.trial import Diverged, MissingObjective, current_trial
+from sweeps.trial.app import pack_app
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Objective, Outcome, Request, State, World
 from sweeps.trial.process import outcome_of_job, run_trial

@@ -15,7 +15,6 @@ from pathlib import Path
 from types import FrameType
 
 import cloudpickle
-from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.files import NO_ROOM, read_own
@@ -26,6 +25,7 @@ from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Job, State, World
 from sweeps.trial.process import run_trial
 from sweeps.trial.ranks import is_failure
+from sweeps.trial.sent_job import SentJob
 from sweeps.trial.staging import staging
 
 _FENCE_S = 5.0
@@ -58,10 +58,15 @@ def main() -> None:
         os._exit(os.EX_IOERR)  # because frameworks wait for the other ranks in Python's clean-up
 
 
-def run_attempt(job: Job) -> None:
-    """Run the trial. If it fails, exit with 1 and kill its other ranks."""
+def run_attempt(job: SentJob | Job, settings: SlurmLauncherConf | None = None) -> None:
+    """Run the trial. If it fails, exit with 1 and kill its other ranks.
+
+    The driver read the settings, because the job may lack the driver's environment.
+    """
+    if isinstance(job, Job):  # queued by an earlier version
+        settings, job = job.config.hydra.launcher, SentJob.of(job)
+    assert settings is not None
     os.environ.update(job.environment)
-    settings = job.config.hydra.launcher  # not `read`, because the job may lack the driver's environment
     attempt, world = job.attempt_folder, replace(world_of(os.environ), timeout_s=settings.rank_timeout_s)
     if world.is_chief and (attempt.is_over or attempt.successor.exists()):  # because its driver gave this job up
         raise UserError(f"attempt {attempt.path} is over: this job does nothing")
@@ -70,7 +75,7 @@ def run_attempt(job: Job) -> None:
         os.dup2(log, 1), os.dup2(log, 2)
     threading.Thread(target=_fence, args=[attempt, world], daemon=True).start()
     Notice([attempt] if world.is_chief else [], settings).listen()
-    with staging(OmegaConf.select(settings, "stage") or []):
+    with staging(settings.stage or []):
         end = run_trial(job, job_start(), world)
     if world.size > 1:
         if is_failure(end):
@@ -102,7 +107,7 @@ class Notice:
     The warning reaches the attempts in `folders` through `Trial.should_stop()`.
     """
 
-    def __init__(self, folders: list[AttemptFolder], settings: SlurmLauncherConf | DictConfig) -> None:
+    def __init__(self, folders: list[AttemptFolder], settings: SlurmLauncherConf) -> None:
         self.folders = folders
         self.was_received = False
         self._due_s = settings.timeout_min * 60 - settings.signal_delay_s

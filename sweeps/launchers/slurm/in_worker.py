@@ -2,7 +2,7 @@
 
 A worker's folder, beside the folders of the other workers of its pool:
 
-    ../queue/TOKEN       a trial that waits for any worker, as a cloudpickled Job             (driver)
+    ../queue/TOKEN       a trial that waits for any worker, as a pickled SentJob              (driver)
     claimed/             created when this worker is ready for trials                         (worker)
     claimed/TOKEN        a trial that this worker claimed by a rename, and that is not over   (worker)
     dismissed            the request to end when idle                                         (driver)
@@ -30,6 +30,7 @@ from sweeps.launchers.slurm.request import request
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.gpus import fitting, names_in
 from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.sent_job import SentJob
 from sweeps.trial.staging import staging
 
 _TICK_S = 0.05
@@ -58,7 +59,7 @@ class Worker:
         self._gpus = Gpus(names_in(os.environ.get("CUDA_VISIBLE_DEVICES", "")))
         self._mps: Mapping[str, Mapping[str, str]] = {}  # variables of the trials on each shared GPU
         self._notice = Notice([], settings)
-        self._running: dict[int, tuple[Job, list[str]]] = {}  # trials without a written outcome, and their GPUs
+        self._running: dict[int, tuple[SentJob, list[str]]] = {}  # trials without a written outcome, and their GPUs
         self._ended: list[tuple[int, Outcome]] = []
         self._claim_count = 0
         self._peak = 0.0  # largest part of a shared GPU's memory that a trial used
@@ -126,7 +127,7 @@ class Worker:
         if job:
             self._start(replace(job, request=replace(job.request, gpus=part)), gpus)
 
-    def _take_oldest(self) -> Job | None:
+    def _take_oldest(self) -> SentJob | None:
         """Take the oldest trial in the queue that no other worker takes first; return None if the queue is empty."""
         if not self._claim_count:  # only once, because the driver deletes the folder of a lost worker
             self._claimed.mkdir(exist_ok=True)
@@ -139,7 +140,7 @@ class Worker:
             except FileNotFoundError:
                 continue
             try:
-                job: Job = cloudpickle.loads(read_own(claimed))
+                job: SentJob | Job = cloudpickle.loads(read_own(claimed))
             except OSError:
                 claimed.rename(waiting)
                 raise
@@ -147,10 +148,10 @@ class Worker:
                 print_safely(f"{waiting} cannot be read: {error!r}")
                 claimed.unlink()
                 continue
-            return job
+            return SentJob.of(job) if isinstance(job, Job) else job  # a Job of an earlier version
         return None
 
-    def _start(self, job: Job, gpus: list[str]) -> None:
+    def _start(self, job: SentJob, gpus: list[str]) -> None:
         self._claim_count += 1
         self._running[job.number] = job, gpus
         self._notice.folders.append(job.attempt_folder)

@@ -18,6 +18,7 @@ from sweeps.launchers.slurm.submit import RefusedError, write_call
 from sweeps.launchers.slurm.watcher import FollowedJob
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.sent_job import SentJob
 
 _STRAGGLE_S = 30.0  # maximum time for other ranks to end after the chief
 _TICK_S = 0.05
@@ -75,7 +76,7 @@ class JobTrials:
 
     def _submit(self, job: Job, settings: SlurmLauncherConf) -> bool:
         try:
-            write_call(job.attempt_folder.path, settings, run_attempt, job)
+            write_call(job.attempt_folder.path, settings, run_attempt, SentJob.of(job), settings)
             if sent := self._slurm.send(job.attempt_folder.path, settings):
                 self.trials[sent.name] = job, sent
             return sent is not None

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
@@ -24,6 +23,7 @@ from sweeps.launchers.slurm.request import PRIVATE, SETUP, place_of
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial import copies
 from sweeps.trial.job import Outcome, State
+from sweeps.trial.packing import pack
 
 _TIMEOUT_S = 20  # because sbatch would retry for minutes without a controller
 _TIMEOUT_CODES = (124, 137, -9)  # timeout(1)
@@ -82,8 +82,8 @@ def write_call(folder: Path, settings: SlurmLauncherConf, function: Callable[...
     """Write the call that a job with its files in `folder` will execute. Raises OSError."""
     make_private(folder / PRIVATE)
     path = sys.path if environment.is_own_python(settings) else environment.app_path()
-    call = path, copies.in_use(), cloudpickle.dumps((function, arguments))
-    write_whole(folder / PRIVATE / "call.pkl", cloudpickle.dumps(call), sync=False)
+    call = path, copies.in_use(), pack((function, arguments))
+    write_whole(folder / PRIVATE / "call.pkl", pack(call), sync=False)
 
 
 def write_setup(folder: Path, lines: Sequence[str] | None) -> None:

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import cloudpickle
 
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, make_private, write_whole
@@ -23,6 +22,8 @@ from sweeps.launchers.slurm.submit import RefusedError, write_call
 from sweeps.launchers.slurm.watcher import FollowedJob
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.packing import pack
+from sweeps.trial.sent_job import SentJob
 
 _AHEAD = 4  # queued trials for each worker, so that a worker never waits for the driver
 _MAX_FAILED_STARTS = 2
@@ -126,7 +127,7 @@ class WorkerTrials:
         trial = PooledTrial(job, pool_of(self._folder, settings, job.request.trials_per_gpu))
         make_private(self._folder)
         make_private(trial.file.parent)
-        write_whole(trial.file, cloudpickle.dumps(job), sync=False)
+        write_whole(trial.file, pack(SentJob.of(job)), sync=False)
         self.trials[job.number] = trial
         return True
 

@@ -18,9 +18,9 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.types import HydraContext
 from omegaconf import open_dict
 
-from sweeps.launchers.contract import pack_app
 from sweeps.launchers.slurm.request import request
 from sweeps.settings import SlurmLauncherConf, read
+from sweeps.trial.app import pack_app
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Objective
 

@@ -1,0 +1,147 @@
+"""A Hydra app on its way to the processes of its trials: what `Program.run` alone does not restore there."""
+
+import multiprocessing
+import sys
+import warnings
+from copy import copy
+from dataclasses import dataclass, field, replace
+from types import FunctionType, ModuleType
+from typing import Any
+
+import cloudpickle
+from hydra.core.plugins import Plugins
+from hydra.core.singleton import Singleton
+from hydra.core.utils import setup_globals
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+from sweeps.errors import UserError
+from sweeps.hydra_parts import call_target
+from sweeps.trial.packing import pack
+from sweeps.trial.program import Program, current_program
+
+_RESOLVERS = "omegaconf_resolvers"
+
+
+@dataclass(frozen=True)
+class PackedApp:
+    """An app as a pickle, which may be read once `program` has run."""
+
+    program: Program | None  # None if its process has no program: code is then pickled by value
+    content: bytes
+
+    def restore(self, config: DictConfig) -> tuple[TaskFunction, HydraContext]:
+        """Restore the app in this process for a trial with this config. Return what runs the trial."""
+        task_function, hydra_context, singletons, *rest = cloudpickle.loads(self.content)
+        setup_globals()
+        singletons["instances"][Plugins] = Plugins.instance()  # because Hydra would search all plugins again
+        resolvers = Singleton.get_state()[_RESOLVERS]  # with those that could not be pickled
+        singletons[_RESOLVERS] = resolvers | singletons[_RESOLVERS]
+        Singleton.set_state(singletons)
+        for state in rest:  # none from an earlier version
+            state.restore()
+        _remake_callbacks(hydra_context, config)
+        return task_function, hydra_context
+
+
+@dataclass(frozen=True)
+class _ProcessState:
+    """What a program has set in its process before it started the study, and what would not be set in a trial's."""
+
+    values: dict[str, Any]  # global names of the program
+    unpicklable: dict[str, str]  # why other global names cannot be sent
+    start_method: str | None = field(default_factory=lambda: multiprocessing.get_start_method(allow_none=True))
+    filters: list[Any] = field(default_factory=lambda: list(warnings.filters))
+
+    def restore(self) -> None:
+        """Set the state in this process."""
+        vars(sys.modules["__main__"]).update(self.values)
+        _reasons.update(self.unpicklable)
+        if self.start_method:
+            multiprocessing.set_start_method(self.start_method, force=True)
+        own = [entry for entry in warnings.filters if entry not in self.filters]  # of preloaded modules
+        warnings.resetwarnings()  # because this tells Python that the filters change
+        warnings.filters[:] = [*self.filters, *own]  # type: ignore[index]
+
+
+_reasons: dict[str, str] = {}
+"""Why global names of the program are not set in this process."""
+
+
+def explain_missing(error: BaseException | None) -> None:
+    """Add the reason to an error about a global name that could not be sent to this process."""
+    if isinstance(error, NameError) and (reason := _reasons.get(error.name or "")):
+        error.add_note(f"the program sets {error.name} where trials do not run it, and it cannot be sent: {reason}")
+
+
+@dataclass(frozen=True)
+class _Remade:
+    """Stands for a callback that cannot be pickled. The trial makes it anew from its config."""
+
+    index: int
+
+
+def pack_app(task_function: TaskFunction, hydra_context: HydraContext) -> PackedApp:
+    """Return the task function, Hydra's context and singletons, and the state of the program, as a pickle.
+
+    Raises UserError if the task function refers to an object that cannot be pickled.
+    """
+    program = current_program()
+    singletons, state = Singleton.get_state(), _process_state(program)
+    try:
+        return PackedApp(program, pack((task_function, hydra_context, singletons, state)))
+    except Exception:  # because the __reduce__ of a user's object may raise anything
+        pass
+    try:
+        pack(task_function)
+    except Exception as error:
+        advice = "Create files, locks and sessions inside the function"
+        raise UserError(f"the task function cannot be sent to another process: {error}\n{advice}") from error
+    callbacks = hydra_context.callbacks.callbacks
+    sent = [callback if _why_not(callback) is None else _Remade(i) for i, callback in enumerate(callbacks)]
+    hydra_context = _with_callbacks(hydra_context, sent)
+    resolvers = singletons[_RESOLVERS]
+    singletons[_RESOLVERS] = {name: value for name, value in resolvers.items() if _why_not(value) is None}
+    try:
+        return PackedApp(program, pack((task_function, hydra_context, singletons, state)))
+    except Exception as error:
+        problem = f"Hydra's state cannot be sent to another process: {error}"
+        raise UserError(f"{problem}\nRemove such objects from the ConfigStore") from error
+
+
+def _process_state(program: Program | None) -> _ProcessState:
+    values, unpicklable = {}, {}
+    names = program.missing_names if program else set()
+    for name, value in vars(sys.modules["__main__"]).items():
+        is_sent = program and name in names and not name.startswith("__")
+        if is_sent and (name in program.own_names or not isinstance(value, FunctionType | type | ModuleType)):
+            reason = _why_not(value)
+            if reason is None:
+                values[name] = value
+            elif name in program.own_names:
+                unpicklable[name] = reason
+    return _ProcessState(values, unpicklable)
+
+
+def _why_not(content: Any) -> str | None:
+    """Return why this cannot be pickled; None if it can."""
+    try:
+        pack(content)
+    except Exception as error:
+        return str(error)
+    return None
+
+
+def _with_callbacks(hydra_context: HydraContext, callbacks: list[Any]) -> HydraContext:
+    notifier = copy(hydra_context.callbacks)
+    notifier.callbacks = callbacks
+    return replace(hydra_context, callbacks=notifier)
+
+
+def _remake_callbacks(hydra_context: HydraContext, config: DictConfig) -> None:
+    """Make the callbacks anew that could not be pickled."""
+    callbacks = hydra_context.callbacks.callbacks
+    settings = list((config.hydra.get("callbacks") or {}).values())
+    for place, callback in enumerate(callbacks):
+        if isinstance(callback, _Remade):
+            callbacks[place] = call_target(settings[callback.index])
