@@ -17,7 +17,6 @@ import importlib
 import math
 import os
 import signal
-import sys
 import time
 import traceback
 from collections.abc import Sequence
@@ -32,6 +31,7 @@ import cloudpickle
 from hydra.core.plugins import Plugins
 
 from sweeps.files import Lock, last_lines
+from sweeps.trial.ending import end_process, forget_inherited
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State, World
 from sweeps.trial.memory import used_gb
@@ -185,10 +185,7 @@ def _run(start: Start, rank: int, server: Connection) -> NoReturn:
         server.send(replace(end, error=end.error[:1000]))  # short, because the pipe is not read yet
         traceback.print_exc()
     finally:
-        with suppress(BaseException):  # from a full disk, or from a stdout that the task function replaced
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(0)  # because the server's clean-up must not run in the fork
+        end_process()
 
 
 def _read_end(fork: _Fork, code: int) -> Outcome:
@@ -214,6 +211,7 @@ def _read_end(fork: _Fork, code: int) -> Outcome:
 
 
 def _become_trial(start: Start, rank: int) -> None:
+    forget_inherited()  # because the server's clean-up must not run in the fork
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     os.setpgid(0, 0)  # because a signal to the trial's process group must not reach the server

@@ -3,6 +3,7 @@
 import multiprocessing
 import sys
 import warnings
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from types import FunctionType, ModuleType
@@ -88,10 +89,8 @@ def pack_app(task_function: TaskFunction, hydra_context: HydraContext) -> Packed
     """
     program = current_program()
     singletons, state = Singleton.get_state(), _process_state(program)
-    try:
+    with suppress(Exception):  # because the __reduce__ of a user's object may raise anything
         return PackedApp(program, pack((task_function, hydra_context, singletons, state)))
-    except Exception:  # because the __reduce__ of a user's object may raise anything
-        pass
     try:
         pack(task_function)
     except Exception as error:
@@ -110,16 +109,21 @@ def pack_app(task_function: TaskFunction, hydra_context: HydraContext) -> Packed
 
 
 def _process_state(program: Program | None) -> _ProcessState:
-    values, unpicklable = {}, {}
-    names = program.missing_names if program else set()
-    for name, value in vars(sys.modules["__main__"]).items():
-        is_sent = program and name in names and not name.startswith("__")
-        if is_sent and (name in program.own_names or not isinstance(value, FunctionType | type | ModuleType)):
-            reason = _why_not(value)
-            if reason is None:
-                values[name] = value
-            elif name in program.own_names:
-                unpicklable[name] = reason
+    """Return the state of this process, with the global names that a trial's own run of the program does not set."""
+    values: dict[str, Any] = {}
+    unpicklable: dict[str, str] = {}
+    if program is None:
+        return _ProcessState(values, unpicklable)
+    for name in program.missing_names.intersection(vars(sys.modules["__main__"])):
+        value = getattr(sys.modules["__main__"], name)
+        is_own = name in program.own_names
+        if name.startswith("__") or (isinstance(value, FunctionType | type | ModuleType) and not is_own):
+            continue
+        reason = _why_not(value)
+        if reason is None:
+            values[name] = value
+        elif is_own:
+            unpicklable[name] = reason
     return _ProcessState(values, unpicklable)
 
 

@@ -55,9 +55,7 @@ class Program:
     @cached_property
     def missing_names(self) -> set[str]:
         """Return the names that a function uses, and that the left out statements set or may have changed."""
-        mentioned = {
-            node.id for part in self._parts.left_out for node in ast.walk(part) if isinstance(node, ast.Name)
-        }
+        mentioned = {node.id for part in self._parts.left_out for node in ast.walk(part) if isinstance(node, ast.Name)}
         table = symtable.symtable(decode_source(self.source), self.file, "exec")
         return (self.own_names | mentioned).intersection(_global_names(table))
 
@@ -199,7 +197,8 @@ def _read(module: ModuleType) -> Program | None:
 def _running_line(module: ModuleType) -> int | None:
     """Return the line that the module's own code has reached; None if its code does not run."""
     main_thread = sys._current_frames().get(threading.main_thread().ident or 0)
-    for frame in (sys._getframe(), main_thread):
+    for newest in (sys._getframe(), main_thread):
+        frame = newest
         while frame:
             if frame.f_globals is module.__dict__ and frame.f_code.co_name == "<module>":
                 return frame.f_lineno

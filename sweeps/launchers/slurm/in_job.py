@@ -21,6 +21,7 @@ from sweeps.files import NO_ROOM, read_own
 from sweeps.launchers.slurm.request import WARNING
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial import copies
+from sweeps.trial.ending import end_process
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Job, State, World
 from sweeps.trial.process import run_trial
@@ -80,8 +81,10 @@ def run_attempt(job: SentJob | Job, settings: SlurmLauncherConf | None = None) -
     if world.size > 1:
         if is_failure(end):
             _kill_step()
-        sys.stdout.flush(), sys.stderr.flush()
-        os._exit(is_failure(end))  # because frameworks wait for lost ranks in Python's clean-up
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)  # because frameworks wait for lost ranks in Python's clean-up
+        end_process()
     if is_failure(end):
         raise SystemExit(1)
 

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, make_private, write_whole
 from sweeps.launchers.slurm.arrays import Arrays
