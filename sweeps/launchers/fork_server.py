@@ -31,7 +31,7 @@ import cloudpickle
 from hydra.core.plugins import Plugins
 
 from sweeps.files import Lock, last_lines
-from sweeps.trial.ending import end_process, forget_inherited
+from sweeps.trial.ending import end_process, drop_inherited
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State, World
 from sweeps.trial.memory import used_gb
@@ -211,7 +211,7 @@ def _read_end(fork: _Fork, code: int) -> Outcome:
 
 
 def _become_trial(start: Start, rank: int) -> None:
-    forget_inherited()  # because the server's clean-up must not run in the fork
+    drop_inherited()  # because the server's clean-up must not run in the fork
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     os.setpgid(0, 0)  # because a signal to the trial's process group must not reach the server

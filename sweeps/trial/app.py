@@ -88,14 +88,11 @@ def pack_app(task_function: TaskFunction, hydra_context: HydraContext) -> Packed
     Raises UserError if the task function refers to an object that cannot be pickled.
     """
     program = current_program()
-    singletons, state = Singleton.get_state(), _process_state(program)
+    state = _process_state(program)
+    _check(task_function, state)
+    singletons = Singleton.get_state()
     with suppress(Exception):  # because the __reduce__ of a user's object may raise anything
         return PackedApp(program, pack((task_function, hydra_context, singletons, state)))
-    try:
-        pack(task_function)
-    except Exception as error:
-        advice = "Create files, locks and sessions inside the function"
-        raise UserError(f"the task function cannot be sent to another process: {error}\n{advice}") from error
     callbacks = hydra_context.callbacks.callbacks
     sent = [callback if _why_not(callback) is None else _Remade(i) for i, callback in enumerate(callbacks)]
     hydra_context = _with_callbacks(hydra_context, sent)
@@ -106,6 +103,17 @@ def pack_app(task_function: TaskFunction, hydra_context: HydraContext) -> Packed
     except Exception as error:
         problem = f"Hydra's state cannot be sent to another process: {error}"
         raise UserError(f"{problem}\nRemove such objects from the ConfigStore") from error
+
+
+def _check(task_function: TaskFunction, state: "_ProcessState") -> None:
+    """Raise UserError if the task function cannot be sent to another process."""
+    try:
+        pack(task_function)
+        if state.unpicklable:
+            cloudpickle.dumps(task_function)  # by value, because this follows the global names that it uses
+    except Exception as error:
+        advice = "Create files, locks and sessions inside the function"
+        raise UserError(f"the task function cannot be sent to another process: {error}\n{advice}") from error
 
 
 def _process_state(program: Program | None) -> _ProcessState:

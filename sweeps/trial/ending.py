@@ -11,6 +11,7 @@ import sys
 import threading
 import weakref
 from contextlib import suppress
+from types import FunctionType, ModuleType
 from typing import Any, NoReturn
 
 _LIMIT_S = 60.0
@@ -18,8 +19,8 @@ _stdlib: Any = threading, weakref.finalize, multiprocessing.util, atexit  # what
 _threading, _finalize, _processes, _handlers = _stdlib
 
 
-def forget_inherited() -> None:
-    """Forget what is to be done at the end of the process that this process is a fork of."""
+def drop_inherited() -> None:
+    """Drop what is to be done at the end of the process that this process is a fork of."""
     _handlers._clear()
     atexit.register(logging.shutdown)
     for finalizer in list(_finalize._registry):
@@ -41,7 +42,7 @@ def end_process() -> NoReturn:
             step()
         except BaseException:  # which must not keep the process from ending
             with suppress(BaseException):
-                sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+                sys.excepthook(*sys.exc_info())
     os._exit(0)
 
 
@@ -58,10 +59,14 @@ def _end_late() -> None:
 
 
 def _drop_globals() -> None:
-    """Delete the global objects of the program, because objects such as event files are written by their deletion."""
+    """Delete the global objects of the program, because objects such as event files are written by their deletion.
+
+    Functions, classes and modules stay, because the deletion may use them.
+    """
     names = vars(sys.modules["__main__"])
-    for name in [name for name in names if not name.startswith("__")]:
-        names[name] = None  # as Python does, because other objects may still use the names
+    for name, value in [*names.items()]:
+        if not (name.startswith("__") or isinstance(value, FunctionType | type | ModuleType)):
+            del names[name]
     gc.collect()
 
 

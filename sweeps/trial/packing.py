@@ -54,8 +54,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, obj: Any) -> Any:
         if obj is dataclasses.MISSING:
             return "MISSING"  # by name, because dataclasses compare by identity
-        if isinstance(obj, FunctionType | type) and (found := self._names.get(id(obj))):
-            return _find, found
+        if isinstance(obj, FunctionType | type) and (place := self._names.get(id(obj))):
+            return _find, place
         return super().reducer_override(obj)
 
     def _function_getnewargs(self, func: FunctionType) -> Any:
@@ -82,12 +82,12 @@ def _main_globals() -> dict[str, Any]:
 
 def _find(name: str, depth: int) -> Any:
     """Return what `__main__` has by this name, below so many decorators."""
-    found: Any = sys.modules[_MAIN]
+    value: Any = sys.modules[_MAIN]
     for part in name.split("."):
-        found = getattr(found, part)
+        value = getattr(value, part)
     for _ in range(depth):
-        found = found.__wrapped__
-    return found
+        value = value.__wrapped__
+    return value
 
 
 def _names_by_id(program: Program) -> dict[int, tuple[str, int]]:

@@ -123,7 +123,7 @@ class _Guards(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> ast.AST:
         comparisons = _Comparisons()
         test = comparisons.visit(node.test)
-        if not comparisons.found:
+        if not comparisons.any:
             return self.generic_visit(node)
         self.left_out += [*node.body, *node.orelse]
         body = [self.visit(statement) for statement in node.body]
@@ -135,7 +135,7 @@ class _Comparisons(ast.NodeTransformer):
     """Replaces comparisons of `__name__` with "__main__" by their results in a module that is imported."""
 
     def __init__(self) -> None:
-        self.found = False
+        self.any = False
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         sides = [node.left, *node.comparators]
@@ -143,7 +143,7 @@ class _Comparisons(ast.NodeTransformer):
         has_main = any(isinstance(part, ast.Constant) and part.value == _MAIN for part in ast.walk(node))
         if not (has_name and has_main):
             return node
-        self.found = True
+        self.any = True
         is_true = isinstance(node.ops[0], ast.NotEq | ast.NotIn | ast.IsNot)
         return ast.copy_location(ast.Constant(is_true), node)
 
