@@ -31,7 +31,7 @@ import cloudpickle
 from hydra.core.plugins import Plugins
 
 from sweeps.files import Lock, last_lines
-from sweeps.trial.ending import end_process, drop_inherited
+from sweeps.trial.ending import drop_inherited, end_process
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State, World
 from sweeps.trial.memory import used_gb

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from sweeps.trial.app import pack_app
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Objective, Outcome, Request, State, World
 from sweeps.trial.process import outcome_of_job, run_trial
+from sweeps.trial.sent_job import SentJob
 
 GRID = Objective(needed=False)
 SEARCH = Objective()
@@ -179,7 +179,7 @@ def make_job(tmp_path: Path) -> Iterator[Any]:
         def make(task: Any) -> Job:
             config = compose("config", where, return_hydra_config=True)
             context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks())
-            folder, app = TrialFolder(tmp_path / "0"), pack_app(task, context)
+            folder, app = TrialFolder(tmp_path / "0"), replace(pack_app(task, context), program=None)
             return Job("s", 0, folder.new_attempt().number, config, Request(), folder, app, SEARCH)
 
         yield make
@@ -187,7 +187,7 @@ def make_job(tmp_path: Path) -> Iterator[Any]:
 
 def test_a_trial_from_its_job_to_its_end(make_job: Any) -> None:
     job = make_job(reports_twice)
-    end = run_trial(job, began=1.0)
+    end = run_trial(SentJob.of(job), began=1.0)
     assert job.attempt_folder.end() == end
     assert (end.state, end.objective, end.started_at) == (State.COMPLETED, [0.25], 1.0)
     assert end.seconds.keys() == {"idle_slot", "queued", "starting", "training"}
@@ -196,7 +196,7 @@ def test_a_trial_from_its_job_to_its_end(make_job: Any) -> None:
 
 
 def test_a_trial_that_ends_itself(make_job: Any) -> None:
-    end = run_trial(make_job(exits), began=1.0)
+    end = run_trial(SentJob.of(make_job(exits)), began=1.0)
     assert (end.state, end.error) == (State.FAILED, "it called sys.exit(3)")
 
 
@@ -205,11 +205,10 @@ def test_ranks_above_the_chief_write_nothing(make_job: Any) -> None:
     ranks = job.attempt_folder.path / "ranks"
     ranks.mkdir()
     (ranks / "1.address").write_text("127.0.0.1:20000")
-    chief = replace(job, config=deepcopy(job.config))  # Hydra makes a job's configuration read-only
-    assert run_trial(chief, began=1.0, world=World(size=2)).state is State.COMPLETED
+    assert run_trial(SentJob.of(job), began=1.0, world=World(size=2)).state is State.COMPLETED
     before = {path: path.stat().st_mtime_ns for path in job.folder.path.rglob("*") if path.is_file()}
     (ranks / "1.address").unlink()
-    end = run_trial(job, began=1.0, world=World(rank=1, size=2, local_rank=1, timeout_s=0.2))
+    end = run_trial(SentJob.of(job), began=1.0, world=World(rank=1, size=2, local_rank=1, timeout_s=0.2))
     assert (end.state, end.objective) == (State.COMPLETED, [])  # the chief judges
     after = {path: path.stat().st_mtime_ns for path in job.folder.path.rglob("*") if path.is_file()}
     assert {path for path in after if after[path] != before.get(path)} == {ranks / "1.address"}
