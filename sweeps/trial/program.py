@@ -88,12 +88,7 @@ class Program:
         return module
 
     def _show_source(self) -> None:
-        """Let tracebacks and `inspect.getsource` show the lines that run, although the file has changed since."""
-        try:
-            if Path(self.file).read_bytes() == self.source:
-                return
-        except OSError:
-            pass
+        """Let tracebacks and `inspect.getsource` show the lines that run, although the file may change."""
         lines = decode_source(self.source).splitlines(keepends=True)
         linecache.cache[self.file] = len(self.source), None, lines, self.file
 

@@ -38,7 +38,14 @@ calls = 0
 left: list[Any] = []
 Optimizer = make_dataclass("Optimizer", [("lr", float, 0.1), ("betas", list, field(default_factory=lambda: [1, 2]))])
 square = lambda x: x * x  # noqa: E731 - a lambda with a name
-OmegaConf.register_new_resolver("locked", lambda x: x if lock.acquire(blocking=False) else 0, replace=True)
+
+
+def wait_for_lock(x: int) -> int:
+    with lock:
+        return x
+
+
+OmegaConf.register_new_resolver("locked", wait_for_lock, replace=True)
 
 
 class Net:
@@ -108,8 +115,8 @@ def leave(out: Path) -> None:
     """Leave work to the end of the process."""
     atexit.register((out / "handler").write_text, "called")
     atexit.register(pickle.loads, b"damaged")
-    left.append((out / "open").open("w"))  # noqa: SIM115 - never closed
-    left.append(gzip.open(out / "open.gz", "wt"))
+    left.append((out / "open").open("w"))
+    left.append(gzip.open(out / "open.gz", "wt"))  # noqa: SIM115 - as scripts have it
     for file in left[:2]:
         file.write("1,2\n")
     left.append(Writer(out / "deleted"))

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from sweeps.trial.program import Program
-from tests.command_lines import APPS, GRID, Done, end, run, run_all
+from tests.command_lines import APPS, GRID, Done, end, finish, run, run_all, start_afresh
 
 APP = str(APPS / "program_app.py")
 OURS = [*GRID, "hydra.sweeper.tracking=false"]
@@ -55,7 +55,8 @@ def test_statements_that_a_trial_runs(tmp_path: Path, source: str, line: int, va
 @pytest.mark.long
 def test_trial_has_the_program_that_hydra_gives_it(tmp_path: Path) -> None:
     for name, words in {"hydra": [], "ours": OURS}.items():
-        done = run([APP, "-m", "x=1,2", f"hydra.sweep.dir={name}", *words], tmp_path)
+        line = [APP, "-m", "x=1,2", f"hydra.sweep.dir={name}", *words]
+        done = finish(start_afresh(line, tmp_path), tmp_path)
         assert done.code == 0, done.said
     for number in range(2):
         expected, facts = ((tmp_path / name / f"{number}/facts.json").read_text() for name in ("hydra", "ours"))
@@ -150,7 +151,7 @@ def test_trials_run_the_program_as_it_was(tmp_path: Path) -> None:
     done = run(words, tmp_path)
     assert done.code == 0, done.said
     app.write_text(source.replace("1.0", "2.0"))
-    assert "was started with other code: app.py" in run([*words, "+y=0"], tmp_path).err
-    done = run([*words, "+x=1,2,3", "hydra.sweeper.extend=true"], tmp_path)
+    assert "was started with other code: app.py" in run(words, tmp_path).err
+    done = run([word.replace("+x=1,2", "+x=1,2,3") for word in words] + ["hydra.sweeper.extend=true"], tmp_path)
     assert done.code == 0, done.said
     assert [end(tmp_path / f"s/{number}").objective for number in range(3)] == [[1.0], [1.0], [2.0]]
