@@ -15,6 +15,7 @@ from hydra.core.singleton import Singleton
 from hydra.core.utils import setup_globals
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
+from omegaconf.basecontainer import BaseContainer
 
 from sweeps.errors import UserError
 from sweeps.hydra_parts import call_target
@@ -36,8 +37,8 @@ class PackedApp:
         task_function, hydra_context, singletons, *rest = cloudpickle.loads(self.content)
         setup_globals()
         singletons["instances"][Plugins] = Plugins.instance()  # because Hydra would search all plugins again
-        resolvers = Singleton.get_state()[_RESOLVERS]  # with those that could not be pickled
-        singletons[_RESOLVERS] = resolvers | singletons[_RESOLVERS]
+        # Also those that the program registered here, because some cannot be pickled.
+        singletons[_RESOLVERS] = BaseContainer._resolvers | singletons[_RESOLVERS]
         Singleton.set_state(singletons)
         for state in rest:  # none from an earlier version
             state.restore()

@@ -74,10 +74,12 @@ def run_attempt(job: SentJob | Job, settings: SlurmLauncherConf | None = None) -
     if world.size == 1:  # because through srun the last lines may reach the log after the end
         log = os.open(attempt.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(log, 1), os.dup2(log, 2)
-    threading.Thread(target=_fence, args=[attempt, world], daemon=True).start()
+    is_over = threading.Event()
+    threading.Thread(target=_fence, args=[attempt, world, is_over], daemon=True).start()
     Notice([attempt] if world.is_chief else [], settings).listen()
-    with staging(settings.stage or []):
+    with staging(getattr(settings, "stage", None) or []):
         end = run_trial(job, job_start(), world)
+    is_over.set()
     if world.size > 1:
         if is_failure(end):
             _kill_step()
@@ -155,14 +157,15 @@ def print_safely(text: str) -> None:
         print(text, flush=True)
 
 
-def _fence(attempt: AttemptFolder, world: World) -> None:
+def _fence(attempt: AttemptFolder, world: World, is_over: threading.Event) -> None:
     """Kill this process if a newer attempt has started, another rank has failed, or the attempt ended long ago.
 
-    The processes of a lost node may survive, and this rank may hang.
+    The processes of a lost node may survive, and this rank may hang. After `is_over` this process ends itself.
     """
     reason, checks_after_end = "", 0
     while not reason:
-        time.sleep(_FENCE_S if world.size == 1 else _RANKS_FENCE_S)
+        if is_over.wait(_FENCE_S if world.size == 1 else _RANKS_FENCE_S):
+            return
         with suppress(OSError):  # because a shared disk may be away for a moment
             checks_after_end += attempt.is_over and not world.is_chief
             if attempt.successor.exists():
