@@ -31,6 +31,7 @@ import cloudpickle
 from hydra.core.plugins import Plugins
 
 from sweeps.files import Lock, last_lines
+from sweeps.trial.children import kill_where_sigterm_is_ignored
 from sweeps.trial.ending import drop_inherited, end_process
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State, World
@@ -212,6 +213,7 @@ def _read_end(fork: _Fork, code: int) -> Outcome:
 
 def _become_trial(start: Start, rank: int) -> None:
     drop_inherited()  # because the server's clean-up must not run in the fork
+    kill_where_sigterm_is_ignored()  # as in a SLURM worker
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     os.setpgid(0, 0)  # because a signal to the trial's process group must not reach the server

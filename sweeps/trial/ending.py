@@ -30,23 +30,23 @@ def drop_inherited() -> None:
     atexit.register(_processes._exit_function)
 
 
-def end_process() -> NoReturn:
+def end_process(exit_code: int = 0) -> NoReturn:
     """End this process as a program ends: join threads, run the handlers of atexit, and write what is buffered.
 
     Whatever takes longer than the limit is left undone, and named in the log. The modules stay as they are, except
     `__main__`, because taking heavy libraries apart takes seconds.
     """
-    threading.Thread(target=_end_late, daemon=True).start()
+    threading.Thread(target=_end_late, args=[exit_code], daemon=True).start()
     for step in (_threading._shutdown, _handlers._run_exitfuncs, _drop_globals, _flush_files, _flush_streams):
         try:
             step()
         except BaseException:  # which must not keep the process from ending
             with suppress(BaseException):
                 sys.excepthook(*sys.exc_info())
-    os._exit(0)
+    os._exit(exit_code)
 
 
-def _end_late() -> None:
+def _end_late(exit_code: int) -> None:
     """End the process after the limit, and print what was still running."""
     own = {threading.current_thread(), threading.main_thread()}
     threading.Event().wait(_LIMIT_S)
@@ -55,7 +55,7 @@ def _end_late() -> None:
     problem = f"{_LIMIT_S:.0f} s after its trial, this process still runs {unfinished}; it is ended\n"
     with suppress(OSError):
         os.write(2, problem.encode(errors="backslashreplace"))
-    os._exit(0)
+    os._exit(exit_code)
 
 
 def _drop_globals() -> None:

@@ -21,6 +21,7 @@ from sweeps.files import NO_ROOM, read_own
 from sweeps.launchers.slurm.request import WARNING
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial import copies
+from sweeps.trial.children import ignore_sigterm_in_forks, kill_where_sigterm_is_ignored
 from sweeps.trial.ending import end_process
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Job, State, World
@@ -77,18 +78,17 @@ def run_attempt(job: SentJob | Job, settings: SlurmLauncherConf | None = None) -
     is_over = threading.Event()
     threading.Thread(target=_fence, args=[attempt, world, is_over], daemon=True).start()
     Notice([attempt] if world.is_chief else [], settings).listen()
+    ignore_sigterm_in_forks()  # because a fork must not answer as the trial does
+    kill_where_sigterm_is_ignored()
     with staging(getattr(settings, "stage", None) or []):
         end = run_trial(job, job_start(), world)
     is_over.set()
-    if world.size > 1:
-        if is_failure(end):
-            _kill_step()
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(1)  # because frameworks wait for lost ranks in Python's clean-up
-        end_process()
-    if is_failure(end):
-        raise SystemExit(1)
+    if world.size > 1 and is_failure(end):
+        _kill_step()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)  # because frameworks wait for lost ranks in their exit handlers
+    end_process(exit_code=int(is_failure(end)))
 
 
 def world_of(environment: Mapping[str, str]) -> World:
