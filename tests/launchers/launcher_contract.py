@@ -3,6 +3,8 @@
 A subclass returns an open launcher from the fixture `trials`, and names the launcher's config group in `LAUNCHER`.
 """
 
+import atexit
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -93,6 +95,17 @@ def shares_a_gpu(cfg: Any) -> float:
     while not (folder.parent / "go").exists():
         assert time.monotonic() < deadline, "the test never let it go"
         time.sleep(0.02)
+    return 0.0
+
+
+def leaves_work_to_its_end(cfg: Any) -> float:
+    """Leave an open file, an exit handler and a child process to the end of this process."""
+    folder = current_trial().folder
+    atexit.register((folder / "handler").write_text, "called")
+    main_module: Any = sys.modules["__main__"]
+    main_module.left_open = (folder / "open").open("w")
+    main_module.left_open.write("1,2")
+    multiprocessing.get_context("fork").Process(target=time.sleep, args=[600], daemon=True).start()
     return 0.0
 
 
@@ -190,6 +203,10 @@ def making_jobs(
         yield make
 
 
+def _read(file: Path) -> str:
+    return file.read_text() if file.exists() else ""
+
+
 class LauncherContract:
     """Inherit, and give the fixture `trials`."""
 
@@ -231,6 +248,13 @@ class LauncherContract:
         for task, (state, words) in self.BAD_ENDS.items():
             assert ends[task].state is state
             assert words.lower() in ends[task].error.lower()
+
+    def test_process_of_a_trial_ends_as_a_program(self, trials: TrialLauncher, make_job: MakeJob) -> None:
+        job = make_job(0, leaves_work_to_its_end)
+        submit(trials, job)
+        assert end_of(trials, job).state is State.COMPLETED
+        files = {"handler": "called", "open": "1,2"}
+        wait_until(lambda: all(_read(job.folder.path / name) == text for name, text in files.items()), 20)
 
     def test_trial_receives_a_stop(self, trials: TrialLauncher, make_job: MakeJob) -> None:
         job = make_job(0, asks_whether_to_stop)

@@ -53,7 +53,7 @@ def test_statements_that_a_trial_runs(tmp_path: Path, source: str, line: int, va
 
 
 @pytest.mark.long
-def test_trial_has_the_program_that_hydra_gives_it(tmp_path: Path) -> None:
+def test_trial_has_the_program_of_hydras_own_launcher(tmp_path: Path) -> None:
     for name, words in {"hydra": [], "ours": OURS}.items():
         line = [APP, "-m", "x=1,2", f"hydra.sweep.dir={name}", *words]
         done = finish(start_afresh(line, tmp_path), tmp_path)
@@ -141,7 +141,7 @@ def test_lock_that_only_the_guard_makes_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_trials_run_the_program_as_it_was(tmp_path: Path) -> None:
+def test_edited_program_changes_no_trial(tmp_path: Path) -> None:
     app = tmp_path / "app.py"
     edit = f"    if cfg.x == 1:\n        open({str(app)!r}, 'w').write('raise ValueError(2)')\n"
     show = "    import inspect\n    assert 'def main' in inspect.getsource(main)\n"
