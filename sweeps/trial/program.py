@@ -170,6 +170,7 @@ _of_this_process: list[tuple[ModuleType, Program | None]] = []
 def current_program() -> Program | None:
     """Return the program of this process; None if it has no source, such as in a notebook."""
     module = sys.modules[_MAIN]
+    # Only once, because the trials of a second study must not run the line that started the first.
     if not _of_this_process or _of_this_process[0][0] is not module:
         _of_this_process[:] = [(module, _read(module))]
     return _of_this_process[0][1]
