@@ -3,6 +3,7 @@
 ConfigLoaderImpl._apply_overrides_to_config    1.3, 1.4   sets values in a composed config
 Hydra.compose_config                           1.3, 1.4   composes the command line of `hydra.main`
 ConfigLoaderImpl.repository                    1.3, 1.4   tells whether a config group exists
+ConfigLoaderImpl._parse_overrides_and_create_caching_repo  1.3, 1.4   adds the app's `hydra.searchpath` to it
 config_loader_impl.get_overrides_dirname       1.3        hydra.job.override_dirname, which 1.4 resolves itself
 ConfigStore.repo                               1.3, 1.4   holds what plugins stored
 hydra.main._run_hydra, Hydra.run, .multirun    1.3, 1.4   start the app of a program
@@ -10,6 +11,7 @@ Plugins.instantiate_sweeper                    1.3, 1.4   starts a sweep of hydr
 hydra.utils.UNSAFE_DISABLE_EXECUTION_CHECKS    1.4        calls any `_target_`, as 1.3 does
 """
 
+import copy
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -99,6 +101,20 @@ def drop_stored(provider: str) -> None:
                 del group[name]
 
     drop(ConfigStore.instance().repo)
+
+
+def with_search_path(loader: ConfigLoader, master: DictConfig) -> ConfigLoader:
+    """Return the loader with the groups of the app's own `hydra.searchpath`.
+
+    Hydra adds this path to a copy of the repository for each composition, so that the app's loader lacks the groups.
+    """
+    assert isinstance(loader, ConfigLoaderImpl)  # because Hydra has no other
+    typed: Any = OmegaConf.to_container(master.hydra.overrides.hydra, resolve=False)
+    _, repository = loader._parse_overrides_and_create_caching_repo(master.hydra.job.config_name, typed)
+
+    complete = copy.copy(loader)
+    complete.repository = repository.delegate
+    return complete
 
 
 def group_exists(loader: ConfigLoader, group: str) -> bool:

@@ -34,7 +34,8 @@ class Composer:
         self._loader = loader
         self._master = master
         self._groups = dict.fromkeys(master.hydra.runtime.choices, True)
-        self._parser = OverridesParser.create(config_loader=loader)
+        self._with_groups = hydra_parts.with_search_path(loader, master)
+        self._parser = OverridesParser.create(config_loader=self._with_groups)
         self._composed: dict[tuple[str, ...], bytes] = {}  # pickled, because that copies four times faster
 
     def compose(self, overrides: Sequence[str], number: int) -> DictConfig:
@@ -63,13 +64,13 @@ class Composer:
 
     def options(self, group: str) -> list[str]:
         """Return the choices of a config group; empty if the group does not exist."""
-        return self._loader.get_group_options(group.lstrip("+").partition("@")[0])
+        return self._with_groups.get_group_options(group.lstrip("+").partition("@")[0])
 
     def _is_value(self, override: Override) -> bool:
         """Return whether an override changes a value, by Hydra's rules, and not the defaults list as a choice does."""
         key = override.key_or_group
         if key not in self._groups:
-            self._groups[key] = hydra_parts.group_exists(self._loader, key)
+            self._groups[key] = hydra_parts.group_exists(self._with_groups, key)
         return override.package is None and (isinstance(override.value(), dict) or not self._groups[key])
 
 
