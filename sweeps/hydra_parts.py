@@ -112,9 +112,10 @@ def with_search_path(loader: ConfigLoader, master: DictConfig) -> ConfigLoader:
     typed: Any = OmegaConf.to_container(master.hydra.overrides.hydra, resolve=False)
     _, repository = loader._parse_overrides_and_create_caching_repo(master.hydra.job.config_name, typed)
 
-    complete = copy.copy(loader)
+    complete: Any = copy.copy(loader)
     complete.repository = repository.delegate
-    return complete
+    with_groups: ConfigLoader = complete
+    return with_groups
 
 
 def group_exists(loader: ConfigLoader, group: str) -> bool:

@@ -85,8 +85,8 @@ class SweeperConf:
     """Further grids of the study, each the words that differ: '["optimizer=adam lr=0.001,0.01"]'."""
     exclude: list[str] = field(default_factory=list)
     """Points never to try, as conditions on swept keys: "['gpus=1 and batch_size>512', 'lr>0.1']"."""
-    params: dict[str, Any] = field(default_factory=dict)
-    """Search space in Hydra's override grammar: lr: tag(log, interval(1e-4, 1e-1))."""
+    params: Any = None
+    """Search space in Hydra's override grammar: lr: tag(log, interval(1e-4, 1e-1)). See docs/search.md."""
     conditional_params: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Params that exist only under a choice: in YAML optimizer=adam: {optimizer.beta_2: "0.99,0.999"}, typed
     '+hydra.sweeper.conditional_params={optimizer\\=adam: {optimizer.beta_2: "0.99,0.999"}}'."""

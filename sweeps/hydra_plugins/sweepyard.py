@@ -55,7 +55,7 @@ def _answer(error: HydraException, typed: Sequence[str], compose: Callable[[Sequ
         with suppress(HydraException):
             config = compose([word for word in typed if word.startswith(start)])
             if OmegaConf.get_type(config.hydra, "sweeper") is SweeperConf:
-                print(explain(error, config), file=sys.stderr)
+                print(explain(error, config, typed), file=sys.stderr)
                 raise SystemExit(ExitCode.REFUSED) from None
             return
 

@@ -147,6 +147,22 @@ def quoted(text: str) -> str:
     return str(QuotedString(text, Quote.single).with_quotes())
 
 
+def literal(value: Any) -> str:
+    """Return a value in Hydra's grammar, with quotes wherever the grammar would read a text as anything else."""
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_part, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{','.join(f'{text_of(key)}:{_part(part)}' for key, part in value.items())}}}"
+    return text_of(value)
+
+
+def _part(value: Any) -> str:
+    """Return an element of a list or of a mapping, in which an empty text needs quotes."""
+    return literal(value) or "''"
+
+
 def text_of(value: Any) -> str:
     """Return a value in Hydra's grammar."""
     return str(Transformer.str(value))

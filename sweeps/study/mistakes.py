@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 
@@ -36,23 +37,30 @@ _FOREIGN_FUNCTIONS = {
 _CASTS = {"bool", "float", "int", "str"}
 
 
-def explain(error: Exception, config: DictConfig) -> str:
-    """Return the problem, with the nearest key or choice; or the first lines of the error's own message."""
+def explain(error: Exception, config: DictConfig, typed: Sequence[str] = ()) -> str:
+    """Return the problem, with the nearest key or choice; or the first lines of the error's own message.
+
+    If choices of a group are among the words that were `typed`, only some of them may have a key that others lack.
+    """
     if isinstance(error, OverrideParseException):
         reasons = [line for line in error.message.splitlines() if " while evaluating " in line]
         reason = f": {reasons[0].partition(' while evaluating ')[2]}" if reasons else ""
-        typed = str(error.override)
-        problem = f"'{typed}' cannot be read{reason}"
-        if section := _advise_section(typed, config):
+        word = str(error.override)
+        problem = f"'{word}' cannot be read{reason}"
+        if section := _advise_section(word, config):
             return f"{problem}.{section}"
-        advice = _advise_list(typed) or _advise_zip(typed, reason, config) or _advise_function(error.message, typed)
+        advice = _advise_list(word) or _advise_zip(word, reason, config) or _advise_function(error.message, word)
         return problem + (advice or f"\n{_GRAMMAR}")
     lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines()]
     if lines[0].startswith("Could not override '"):
-        return _explain_key(lines[0].split("'")[1], lines[1].split(" use ")[-1], config)
+        to_add = lines[1].split(" use ")[-1]
+        to_add = f"+{to_add}" if _sweeps_choices(typed, config) else to_add
+        return _explain_key(lines[0].split("'")[1], to_add, config)
+    if lines[0].startswith("Could not append to config. An item is already at '"):
+        return _explain_double(lines[0].split("'")[1], lines[2].split(": ", 1)[1].strip("'"))
     if lines[0].startswith("Error merging override"):
-        typed = lines[0].removeprefix("Error merging override ")
-        return f"{typed}: {lines[1]}{_advise_list(typed) or _advise_type(typed, lines[1])}"
+        word = lines[0].removeprefix("Error merging override ")
+        return f"{word}: {lines[1]}{_advise_list(word) or _advise_type(word, lines[1])}"
     if lines[0].startswith("Sweeping over Hydra's configuration"):
         return _explain_hydra_sweep(lines[0].split("'", 2)[2].strip(" :'"))
     return _explain_choice(lines) or _shorten(error, lines, config)
@@ -96,6 +104,22 @@ def _explain_key(key: str, to_add: str, config: DictConfig) -> str:
     if to_add.partition("=")[2].startswith("{"):
         return f"'{key}' is in the configuration, without these parts\nTo add them: {shlex.quote(to_add)}"
     return f"'{key}' is not in the configuration. Another typed value replaces its section\nRemove one of the two"
+
+
+def _explain_double(key: str, to_set: str) -> str:
+    """Return that a key to add exists already, perhaps only with some choices of a swept group."""
+    return f"'{key}' is in the configuration already, and one plus only adds new keys.\nType: {shlex.quote(to_set)}"
+
+
+def _sweeps_choices(typed: Sequence[str], config: DictConfig) -> bool:
+    """Return whether choices of a group are swept, so that two plus signs set a key with each of them."""
+    choices = OmegaConf.select(config, "hydra.runtime.choices", default={})
+    names = keys(config)
+    for override in OverridesParser.create().parse_overrides([*typed]):
+        group = override.key_or_group
+        if override.is_sweep_override() and (group in choices or group not in names):
+            return True
+    return False
 
 
 def _explain_hydra_sweep(typed: str) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, islice
-from typing import Any
 
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
@@ -23,9 +22,11 @@ from sweeps.settings import SweeperConf
 from sweeps.study.compose import Composer
 from sweeps.study.listed_points import read_listed
 from sweeps.study.mistakes import CONDITIONS, closest, explain_lacking, keys
+from sweeps.study.written_space import words_of, words_of_grid
 from sweeps.trial.job import Point
 
 _MOST_COMPARED = 10_000  # points with which each condition is compared
+_MOST_COMPOSED = 50  # choices of a parameter that are composed to find those that have a key
 
 Check = Callable[[Point], object]
 """Raises UserError if a trial with this point cannot run."""
@@ -38,15 +39,16 @@ def read_space(
 
     Raises UserError if a parameter is wrong, or a condition of a new study can never be true.
     """
-    conditional = {
-        parse_condition(text): composer.parse(_lines(params)) for text, params in settings.conditional_params.items()
-    }
+    conditional = {}
+    for text, params in settings.conditional_params.items():
+        conditional[parse_condition(text)] = composer.parse(words_of(f"{CONDITIONS}.{text}", params, config))
     constants = {}
     for condition in conditional:
         if (value := _value_of(condition.key, config)) is not None:
             constants[condition.key] = value
-    first = [*_lines(settings.params), *typed]
-    grids = [composer.parse([*first, *words]) for words in ([], *map(_words_of, settings.also))]
+    first = [*words_of("hydra.sweeper.params", settings.params, config), *typed]
+    also = [words_of_grid(grid, config) for grid in settings.also]
+    grids = [composer.parse([*first, *words]) for words in ([], *also)]
     space = parse(grids[0], conditional, constants, grids[1:])
     _refuse_names_of_keys(grids, composer, config)
     if settings.points is not None:
@@ -72,25 +74,6 @@ def read_space(
             if (name, condition) not in used:
                 notes.append(f"{override.input_line} under {condition} is left out: {name} is set for all trials")
     return space, notes
-
-
-def _lines(params: dict[str, Any]) -> list[str]:
-    return [f"{key}={value if isinstance(value, str) else text_of(value)}" for key, value in params.items()]
-
-
-def _words_of(grid: Any) -> list[str]:
-    """Return a grid of hydra.sweeper.also as words. Raises UserError if it is neither text nor a mapping."""
-    with suppress(ValueError):
-        words = _lines(grid) if isinstance(grid, dict) else shlex.split(grid) if isinstance(grid, str) else []
-        if setting := next((word for word in words if word.lstrip("+~").startswith(("hydra.", "hydra/"))), ""):
-            problem = f"hydra.sweeper.also: {setting}: all trials share a setting of Hydra"
-            raise UserError(f"{problem}.\nType it outside of hydra.sweeper.also")
-        if words and all("=" in word for word in words):
-            return words
-    raise UserError(
-        f"hydra.sweeper.also: '{grid}' is not a grid.\n"
-        """Type each as text: 'hydra.sweeper.also=["optimizer=adam lr=0.001,0.01"]'"""
-    )
 
 
 def _refuse_names_of_keys(grids: Sequence[Sequence[Override]], composer: Composer, config: DictConfig) -> None:
@@ -260,11 +243,14 @@ def _is_whole(interval: Interval, point: Point, check: Check) -> bool:
 
 def _lacking(error: UserError, space: SearchSpace, compose: Check) -> UserError | None:
     """Return the error of a key that only some choices of a group have: sweep the key under these; else None."""
-    typed = dict(line.split("=", 1) for line in space.fixed) | {swept.key: swept.typed for swept in space.parameters}
+    fixed = [line.partition("=") for line in space.fixed]
+    typed = {key: value for key, _, value in fixed} | {swept.key: swept.typed for swept in space.parameters}
     key = next((name for name in typed if str(error).startswith(f"'{name}' is not in the configuration")), "")
     value = Point({swept.key: swept.values[0] for swept in space.parameters if swept.key == key})  # none if it is fixed
     for group in space.parameters:
-        if not isinstance(group, Choice) or not key.startswith(f"{group.key}."):
+        if not key or not isinstance(group, Choice) or group.key == key or group.ordered:
+            continue
+        if len(group.texts) > _MOST_COMPOSED:
             continue
         pairs = zip(group.texts, group.values, strict=True)
         having = [text for text, chosen in pairs if _passes(compose, {group.key: chosen, **value})]
@@ -276,13 +262,15 @@ def _lacking(error: UserError, space: SearchSpace, compose: Check) -> UserError 
 
 
 def _with_typed(error: UserError, space: SearchSpace) -> UserError:
-    """Return the error with the typed values in its advice to add a key, instead of the value of one point."""
+    """Return the error with the typed values in its advice on a key, instead of the value of one point."""
     for parameter in space.parameters:
-        problem, advice, _ = str(error).partition(f"\nTo add a new key: +{parameter.key}=")
-        if advice and parameter.key in chain(*space.listed):
-            return UserError(f"{problem}\nTo add a new key, type in its place: +{parameter.key}")
-        if advice and not parameter.condition:
-            return UserError(f"{problem}\nTo add a new key: {shlex.quote(f'+{parameter.key}={parameter.typed}')}")
+        key = f"+{parameter.key}"
+        for start in ("\nTo add a new key: ", "\nType: "):
+            problem, advice, _ = str(error).partition(f"{start}{key}=")
+            if advice and parameter.key in chain(*space.listed):
+                return UserError(f"{problem}\nTo add a new key, type in its place: {key}")
+            if advice and not parameter.condition:
+                return UserError(f"{problem}{start}{shlex.quote(f'{key}={parameter.typed}')}")
     return error
 
 
