@@ -25,7 +25,7 @@ from omegaconf.errors import InterpolationResolutionError
 
 from sweeps.errors import ExitCode, UserError
 from sweeps.files import CorruptFile
-from sweeps.hydra_parts import VERSION_BASE
+from sweeps.hydra_parts import VERSION_BASE, typed_words
 from sweeps.launchers.machine import Machine
 from sweeps.record.study import StudySnapshot, TrialRecord, read_state
 from sweeps.secrets import refuse_typed
@@ -102,7 +102,7 @@ def run(cfg: DictConfig, task: Task) -> Any:
         notify.refuse_address(whole)
         check(cfg, starts=True)
         refuse_conflicts(hydra)
-        _refuse_sweep(hydra.overrides.hydra)
+        _refuse_sweep(typed_words(hydra, "hydra"))
         if OmegaConf.get_type(hydra.launcher) is LocalLauncherConf:  # because only it is for this machine
             Machine.here().request(whole)
         if processes(cfg) > 1:
@@ -141,7 +141,7 @@ def _run_alone(cfg: DictConfig, task: Task, hydra: Any) -> Any:
     study = StudySnapshot(f"single runs {day.name}", day, settings.objectives, settings.directions, trials)
     attempt = TrialFolder(folder).new_attempt()
     attempt.begin(time.time())
-    overrides: Any = OmegaConf.to_container(hydra.overrides.task, resolve=False)
+    overrides = typed_words(hydra, "task")
     tracked = _tracked(settings, study, trials[index], overrides) if settings.tracking else nullcontext()
     with tracked, sampling(TrialFolder(folder)), facts.recording(attempt):
         try:

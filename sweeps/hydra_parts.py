@@ -12,9 +12,12 @@ hydra.utils.UNSAFE_DISABLE_EXECUTION_CHECKS    1.4        calls any `_target_`, 
 """
 
 import copy
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import hydra
@@ -24,15 +27,17 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.hydra import Hydra
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.config_store import ConfigStore
-from hydra.core.override_parser.types import Override
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.types import Override, Quote, QuotedString
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 VERSION_BASE = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
 """The argument of `hydra.main`, `initialize` and their like."""
 register_resolver: Any = OmegaConf.register_new_resolver if VERSION_BASE else OmegaConf.register_resolver
+SUBDIR = "hydra.sweep.subdir"
 _UNCHECKED = getattr(hydra.utils, "UNSAFE_DISABLE_EXECUTION_CHECKS", None)
 _overrides_dirname = getattr(config_loader_impl, "get_overrides_dirname", None)
 
@@ -130,10 +135,32 @@ def load_trial(loader: ConfigLoader, master: DictConfig, choices: Sequence[str])
     Not `load_sweep_config`, because Hydra 1.4 refuses there a choice that changes the launcher's settings; the request
     of a trial comes from the trial's own config.
     """
-    # not resolved, because Hydra writes the overrides to the trial's folder, and the environment may contain a secret
-    typed: Any = OmegaConf.to_container(master.hydra.overrides.hydra, resolve=False)
-    overrides = [*typed, *choices]
-    return loader.load_configuration(master.hydra.job.config_name, overrides, RunMode.RUN)
+    typed = typed_words(master.hydra, "hydra")
+    config = loader.load_configuration(master.hydra.job.config_name, [*typed, *choices], RunMode.RUN)
+    if typed and typed[-1] == _pin(str(master.hydra.sweep.dir)):  # a word that nobody typed
+        config.hydra.overrides.hydra.pop(len(typed) - 1)
+    return config
+
+
+def typed_words(hydra: DictConfig, kind: str) -> list[str]:
+    """Return the overrides of the kind `hydra` or `task` as typed, from Hydra's settings.
+
+    They are not resolved, because a word may interpolate a value that only a trial has, or one with a secret.
+    """
+    words: Any = OmegaConf.to_container(hydra.overrides[kind], resolve=False)
+    return [str(word) for word in words]
+
+
+def pin_folder(config: DictConfig, folder: str) -> None:
+    """Set hydra.sweep.dir, also in the overrides, because a foreign launcher composes each trial from them."""
+    with read_write(config.hydra), open_dict(config.hydra):
+        config.hydra.sweep.dir = folder
+        config.hydra.overrides.hydra.append(_pin(folder))
+
+
+def _pin(folder: str) -> str:
+    quoted = QuotedString(folder, Quote.single).with_quotes()
+    return f"hydra.sweep.dir={quoted}"
 
 
 def set_values(config: DictConfig, values: Sequence[Override]) -> None:
@@ -147,6 +174,36 @@ def set_typed(config: DictConfig, typed: Sequence[str], parsed: Sequence[Overrid
     task = [override for override in parsed if not override.is_hydra_override()]
     with open_dict(config):
         config.hydra.overrides.task = list(typed)
+        job.num = number
+        job.id = str(number)  # as in Hydra's own launcher
         if _overrides_dirname:
             job.override_dirname = _overrides_dirname(task, **job.config.override_dirname)
-        job.id, job.num = f"{job.name}_{number}", number
+
+
+def set_output_dir(config: DictConfig) -> None:
+    """Set the trial's output folder, by its HydraConfig, as Hydra does before it runs the trial."""
+    folder = Path(str(config.hydra.sweep.dir), str(config.hydra.sweep.subdir))
+    with read_write(config.hydra.runtime), open_dict(config.hydra.runtime):
+        config.hydra.runtime.output_dir = os.path.abspath(folder)  # noqa: PTH100 - resolve() follows links
+
+
+def pin_subdir(config: DictConfig, subdir: str) -> None:
+    """Set hydra.sweep.subdir of a trial, also in its overrides, for a foreign launcher."""
+    quoted = QuotedString(subdir, Quote.single).with_quotes()
+    with read_write(config.hydra), open_dict(config.hydra):
+        config.hydra.sweep.subdir = subdir
+        config.hydra.overrides.hydra.append(f"{SUBDIR}={quoted}")
+    set_output_dir(config)
+
+
+@contextmanager
+def hydra_config(hydra: DictConfig | None) -> Iterator[None]:
+    """Set HydraConfig to the trial's own settings, for `${hydra:...}` and for checks of the app that read them."""
+    current: Any = HydraConfig.instance()
+    before = current.cfg
+    if hydra is not None:
+        current.cfg = SimpleNamespace(hydra=hydra)  # not set_config(), because that copies
+    try:
+        yield
+    finally:
+        current.cfg = before

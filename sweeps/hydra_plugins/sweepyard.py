@@ -26,7 +26,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.errors import ExitCode, UserError
 from sweeps.hydra_functions import extend_grammar
-from sweeps.hydra_parts import drop_stored, on_mistake, register_resolver
+from sweeps.hydra_parts import drop_stored, on_mistake, register_resolver, typed_words
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf, read
 from sweeps.study import help as sweeps_help
@@ -147,7 +147,7 @@ class SlurmLauncher(_HydraLauncher):
         """
         settings = read(self._config.hydra.launcher, SlurmLauncherConf)
         if settings.driver == "here":
-            for word in self._config.hydra.overrides.hydra:  # not of a file, which may prepare for both places
+            for word in typed_words(self._config.hydra, "hydra"):  # not of a file, which may prepare for both places
                 if word.startswith("hydra.launcher.driver_"):
                     advice = f"Add hydra.launcher.driver=job, or remove {word}"
                     raise UserError(f"{word}: it is a setting of the driver's job, and the driver runs here.\n{advice}")

@@ -17,7 +17,8 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from sweeps.files import Lock, read_own
-from sweeps.launchers.contract import TrialLauncher, await_end
+from sweeps.hydra_parts import SUBDIR, hydra_config, set_output_dir, typed_words
+from sweeps.launchers.contract import TrialLauncher, await_end, pack_app
 from sweeps.trial.app import pack_app
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Outcome, Request
@@ -46,8 +47,11 @@ def launch(
     with tempfile.TemporaryDirectory(prefix=".returns", dir=study) as private:
         for number, overrides in enumerate(job_overrides, initial_job_idx):
             composed = hydra_context.config_loader.load_sweep_config(config, list(overrides))
-            composed.hydra.job.update(id=f"{composed.hydra.job.name}_{number}", num=number)
-            folder, request = TrialFolder(study / str(composed.hydra.sweep.subdir)), trials.request(composed)
+            composed.hydra.job.update(id=str(number), num=number)
+            with hydra_config(composed.hydra):
+                set_output_dir(composed)
+                request = trials.request(composed)
+            folder = TrialFolder(Path(composed.hydra.runtime.output_dir))
             attempt, job_return = folder.new_attempt().number, Path(private, str(number))
             jobs[number] = Job(study.name, number, attempt, composed, request, folder, app, job_return=job_return)
         log.info("Launching %d jobs in %s", len(jobs), study)
@@ -68,7 +72,7 @@ def _read_return(job: Job, end: Outcome) -> JobReturn:
     if job.job_return and job.job_return.exists():
         returned: JobReturn = pickle.loads(read_own(job.job_return))  # noqa: S301
         return returned
-    failed = JobReturn(status=JobStatus.FAILED, overrides=list(job.config.hydra.overrides.task))
+    failed = JobReturn(status=JobStatus.FAILED, overrides=typed_words(job.config.hydra, "task"))
     log = job.attempt_folder.log
     log_hint = f". Its log: {log}" if log.exists() else ""
     failed.return_value = RuntimeError(f"trial {job.number} {end.state}: {end.error}{log_hint}")
@@ -96,6 +100,12 @@ def run_locked(task_function: TaskFunction, config: DictConfig) -> Any:
         return task_function(config)
     finally:
         lock.release()
+
+
+def _overrides(hydra: DictConfig) -> list[str]:
+    """Return the overrides from which a foreign launcher composes a trial, with its folder if that was changed."""
+    folder = [word for word in typed_words(hydra, "hydra") if word.startswith(f"{SUBDIR}=")]
+    return [*typed_words(hydra, "task"), *folder[-1:]]
 
 
 class BatchTrials(TrialLauncher):
@@ -135,7 +145,7 @@ class BatchTrials(TrialLauncher):
         for job in batch:
             with suppress(OSError):  # because the trial itself reports a full disk
                 job.attempt_folder.begin(time.time())
-        overrides = [list(job.config.hydra.overrides.task) for job in batch]
+        overrides = [_overrides(job.config.hydra) for job in batch]
         try:
             returns = self._launcher.launch(overrides, initial_job_idx=batch[0].number)
         except (Exception, SystemExit) as error:  # because some launchers raise a trial's error and lose the batch

@@ -3,13 +3,10 @@
 import math
 import pickle
 import shlex
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from types import SimpleNamespace
+from collections.abc import Sequence
 from typing import Any
 
 from hydra.core.config_loader import ConfigLoader
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
@@ -18,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sweeps import hydra_parts
 from sweeps.errors import Infeasible, UserError
+from sweeps.hydra_parts import hydra_config
 from sweeps.record.followed import by_default, source
 from sweeps.study.mistakes import explain
 from sweeps.trial.packing import pack_for_here
@@ -48,7 +46,9 @@ class Composer:
             config: DictConfig = pickle.loads(self._composed[groups])  # noqa: S301 - this process wrote it
             OmegaConf.copy_cache(from_config=self._master, to_config=config)
             hydra_parts.set_values(config, [override for override in parsed if self._is_value(override)])
-            hydra_parts.set_typed(config, overrides, parsed, number)
+            with hydra_config(config.hydra):
+                hydra_parts.set_typed(config, overrides, parsed, number)
+                hydra_parts.set_output_dir(config)
             return config
         except (HydraException, OmegaConfBaseException) as error:
             composed = self._composed.get(groups)  # not `config`, in which some values are set
@@ -83,7 +83,7 @@ def check(config: DictConfig, starts: bool = False) -> None:
     assert isinstance(nodes, dict)  # because the root is neither missing nor an interpolation
     hydra: Any = nodes.pop("hydra", None)  # because the app's dataclasses have no such field
     try:
-        with _hydra_config(hydra):
+        with hydra_config(hydra):
             whole: Any = OmegaConf.to_object(config)
         if hydra is not None:
             _check_ranks(config, hydra.launcher)
@@ -99,22 +99,10 @@ def check(config: DictConfig, starts: bool = False) -> None:
             nodes["hydra"] = hydra
 
 
-@contextmanager
-def _hydra_config(hydra: DictConfig | None) -> Iterator[None]:
-    """Set HydraConfig to the trial's own settings, for checks of the app that read them."""
-    current: Any = HydraConfig.instance()
-    before = current.cfg
-    if hydra is not None:
-        current.cfg = SimpleNamespace(hydra=hydra)  # not set_config(), because that copies
-    try:
-        yield
-    finally:
-        current.cfg = before
-
-
 def refuse_conflicts(hydra: DictConfig) -> None:
     """Raise UserError if a key and a part of the key were typed with values: Hydra would use only the later one."""
-    words = [word.lstrip("+").partition("=") for word in hydra.overrides.task if not word.startswith("~")]
+    task = hydra_parts.typed_words(hydra, "task")
+    words = [word.lstrip("+").partition("=") for word in task if not word.startswith("~")]
     typed = {key: value for key, _, value in words}
     for key, value in typed.items():
         part = next((name for name in typed if name.startswith(f"{key}.")), None)

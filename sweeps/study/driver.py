@@ -38,6 +38,7 @@ from sweeps.study.closing import (
 from sweeps.study.gpu_sharing import GpuSharing
 from sweeps.study.handover import refuse_driver_job, refuse_running_elsewhere
 from sweeps.study.loop import Loop
+from sweeps.study.places import Places
 from sweeps.study.plan import App, make, name_study
 from sweeps.study.reading import blank
 from sweeps.study.starter import Starter
@@ -217,11 +218,12 @@ class Driver:
         plan, settings, launcher = self._plan, self._settings, self._plan.launcher
         sharing = GpuSharing(launcher, view.say, record.study.rows)
         page = LivePage(self._study, partial(plan.choosing.importance, self._study))
+        places = Places(self._folder, record, view.say)
         starter = Starter(
             record=record,
             choosers=plan.choosing.choosers(),
             make_job=lambda trial: sharing.fit(
-                plan.points.job(trial, self._name, self._folder, self._packed, plan.choosing.objective)
+                plan.points.job(trial, self._name, places, self._packed, plan.choosing.objective)
             ),
             overrides=lambda trial: plan.choosing.space.overrides(trial.params),
             print_line=view.say,

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf import DictConfig, OmegaConf
 
 from sweeps.choose import manual
 from sweeps.choose.repeats import Seeds
 from sweeps.errors import Infeasible, UserError
+from sweeps.hydra_parts import pin_folder, typed_words
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.record.definition import ARCHIVE, as_typed, resumed_sampler
@@ -135,18 +135,14 @@ def name_study(config: DictConfig, settings: SweeperConf) -> tuple[str, Path]:
         )
     if name == ARCHIVE:
         raise UserError(f"hydra.sweeper.study_name={name}: '{name}' is reserved.\nChoose another study_name")
-    # In the overrides too, because a foreign launcher composes each trial from them.
-    with read_write(config.hydra), open_dict(config.hydra):
-        config.hydra.sweep.dir = str(folder)
-        quoted = QuotedString(str(folder), Quote.single).with_quotes()
-        config.hydra.overrides.hydra.append(f"hydra.sweep.dir={quoted}")
+    pin_folder(config, str(folder))
     return name, folder.absolute()
 
 
 def make(app: App, settings: SweeperConf, name: str, folder: Path, launcher: Launcher, typed: Sequence[str]) -> Plan:
     """Return the plan of the typed study. Raises UserError if a setting or a trial is wrong."""
     config, is_new = app.config, not (folder / "study.json").exists()
-    words = [*config.hydra.overrides.hydra, *typed]
+    words = [*typed_words(config.hydra, "hydra"), *typed]
     settings.sampler = resumed_sampler(folder, settings.sampler)
     refuse_typed(OmegaConf.to_container(config, resolve=False))
     notify.check(config)

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from sweeps.errors import Infeasible, UserError
+from sweeps.errors import Infeasible
+from sweeps.hydra_parts import hydra_config
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.record.space import SearchSpace, canonical
 from sweeps.record.study import TrialRecord
 from sweeps.study.compose import Composer, check
+from sweeps.study.places import Places
 from sweeps.trial.app import PackedApp
-from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Objective, Point, Request
 from sweeps.wording import counted
 
@@ -38,12 +38,12 @@ class Points:
     def __init__(self, composer: Composer, space: SearchSpace, launcher: TrialLauncher) -> None:
         self._composer, self._space, self._launcher = composer, space, launcher
         self._checked: dict[str, Request | str] = {}  # requests, or why a point is infeasible, by canonical text
-        self._numbers: dict[Path, int] = {}  # numbers of the trials, by folder
 
     def compose(self, point: Point, number: int = 0) -> DictConfig:
         """Return the configuration of the trial of this number. Raises UserError if it cannot be composed."""
         config = self._composer.compose(self._space.overrides(point), number)
-        _resolve(config.hydra.launcher)
+        with hydra_config(config.hydra):
+            _resolve(config.hydra.launcher)
         return config
 
     def check(self, point: Point, starts: bool = False) -> Request:
@@ -61,7 +61,11 @@ class Points:
             check(config, starts)
         except Infeasible as error:
             return str(error)  # not the error, because its traceback would keep the configuration in memory
-        return self._launcher.request(config)
+        return self._launch_request(config)
+
+    def _launch_request(self, config: DictConfig) -> Request:
+        with hydra_config(config.hydra):
+            return self._launcher.request(config)
 
     def listing(self, most: int | None) -> Iterator[str]:
         """Yield the first points of the grid as they are typed, and how many follow of at most `most`."""
@@ -71,15 +75,13 @@ class Points:
         if further := sum(1 for _ in planned):
             yield f"  and {counted(further, 'further point')}"
 
-    def job(self, trial: TrialRecord, study: str, folder: Path, app: PackedApp, objective: Objective) -> Job:
+    def job(self, trial: TrialRecord, study: str, places: Places, app: PackedApp, objective: Objective) -> Job:
         """Return the job of a trial. Raises UserError, or Infeasible if it cannot run here and never started."""
         config = self.compose(trial.params, trial.number)
+        files = places.choose(trial, config)
         answer = self._checked.get(canonical(trial.params)) or self._request(config)
-        files = TrialFolder(folder / str(config.hydra.sweep.subdir))
-        if (other := self._numbers.setdefault(files.path, trial.number)) != trial.number:
-            raise UserError(f"hydra.sweep.subdir={files.path.name}: trial {other} has the same folder")
         if isinstance(answer, str):
             if not any(attempt.began() or not attempt.is_over for attempt in files.attempts()):
                 raise Infeasible(answer)
-            answer = self._launcher.request(config)  # because a trial that has started resumes anyway
+            answer = self._launch_request(config)  # because a trial that has started resumes anyway
         return Job(study, trial.number, 0, config, answer, files, app, objective)

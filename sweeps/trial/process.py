@@ -13,6 +13,7 @@ from typing import Any
 from hydra.core.utils import JobReturn, JobStatus, run_job
 
 from sweeps.files import NO_ROOM, write_whole
+from sweeps.hydra_parts import typed_words
 from sweeps.secrets import without_secrets
 from sweeps.trial import Diverged, MissingObjective, Trial, active_trials, as_numbers, facts, ranks, read_objective
 from sweeps.trial.app import explain_missing
@@ -65,7 +66,7 @@ def run_trial(sent: SentJob, began: float, world: World | None = None) -> Outcom
             keys = ("hydra.sweep.dir", "hydra.sweep.subdir")
             returned = run_job(task_function, job.config, *keys, hydra_context, configure_logging=world.is_chief)
         except SystemExit as error:
-            returned = JobReturn(list(job.config.hydra.overrides.task), status=JobStatus.FAILED, _return_value=error)
+            returned = JobReturn(typed_words(job.config.hydra, "task"), status=JobStatus.FAILED, _return_value=error)
     # Only the chief's return value counts, because many other ranks return nothing.
     end = outcome_of_job(returned, job.objective if world.is_chief else None, attempt.stop_reason())
     # Here, because a worker may give the trial a larger part of its GPU than it was queued with.
