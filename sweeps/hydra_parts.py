@@ -137,7 +137,7 @@ def load_trial(loader: ConfigLoader, master: DictConfig, choices: Sequence[str])
     """
     typed = typed_words(master.hydra, "hydra")
     config = loader.load_configuration(master.hydra.job.config_name, [*typed, *choices], RunMode.RUN)
-    if typed and typed[-1] == _pin(str(master.hydra.sweep.dir)):  # a word that nobody typed
+    if typed and typed[-1] == sweep_dir_word(str(master.hydra.sweep.dir)):  # a word that nobody typed
         config.hydra.overrides.hydra.pop(len(typed) - 1)
     return config
 
@@ -155,10 +155,11 @@ def pin_folder(config: DictConfig, folder: str) -> None:
     """Set hydra.sweep.dir, also in the overrides, because a foreign launcher composes each trial from them."""
     with read_write(config.hydra), open_dict(config.hydra):
         config.hydra.sweep.dir = folder
-        config.hydra.overrides.hydra.append(_pin(folder))
+        config.hydra.overrides.hydra.append(sweep_dir_word(folder))
 
 
-def _pin(folder: str) -> str:
+def sweep_dir_word(folder: str) -> str:
+    """Return the override that sets hydra.sweep.dir to a folder."""
     quoted = QuotedString(folder, Quote.single).with_quotes()
     return f"hydra.sweep.dir={quoted}"
 

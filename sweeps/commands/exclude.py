@@ -7,8 +7,8 @@ import typer
 from sweeps.choose import manual
 from sweeps.commands import MULTIRUN, Name, Root, command, console, has_driver, read
 from sweeps.errors import UserError
-from sweeps.record.definition import resume_line
 from sweeps.record.narrowed import narrow
+from sweeps.record.place import resume_line
 
 
 @command()
@@ -30,4 +30,4 @@ def exclude(
     refuse_narrowing(condition, narrow(read_space(definition), study.excluded), study)
     request = manual.exclude_points(study.folder, condition)
     if not has_driver(study.folder, request, f"excluded: no further trial begins with {condition}"):
-        console.print(f"excluded once the study resumes: {resume_line(definition)}", soft_wrap=True)
+        console.print(f"excluded once the study resumes: {resume_line(definition, study.folder)}", soft_wrap=True)

@@ -13,8 +13,9 @@ from sweeps.errors import UserError
 from sweeps.files import holder
 from sweeps.launchers.slurm import driver_chain
 from sweeps.launchers.slurm.queue import SlurmError
-from sweeps.record import configurations, definition
+from sweeps.record import configurations
 from sweeps.record.definition import Definition
+from sweeps.record.place import resume_line
 from sweeps.record.study import StudySnapshot
 from sweeps.results.terminal import relative_path
 from sweeps.trial.job import State
@@ -79,7 +80,7 @@ def status(name: Name, root: Root = MULTIRUN) -> None:
     elif not driver and not next_driver and study.over() < (study.total or 0):
         if (log := study.folder / driver_chain.LOG).exists():
             console.print(f"the log of its last driver: {relative_path(log)}", soft_wrap=True)
-        console.print(f"not finished. Resume: {definition.resume_line(definition_)}", soft_wrap=True)
+        console.print(f"not finished. Resume: {resume_line(definition_, study.folder)}", soft_wrap=True)
 
 
 def _describe_drivers(folder: Path) -> tuple[str, str]:

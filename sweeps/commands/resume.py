@@ -13,6 +13,7 @@ from sweeps.errors import UserError
 from sweeps.files import Lock, LockHeld
 from sweeps.record import definition
 from sweeps.record.definition import Definition
+from sweeps.record.place import is_usual, resume_line
 from sweeps.record.study import StudySnapshot
 
 _RETRIED = ("failed", "diverged", "out_of_memory", "timed_out", "lost", "infeasible")
@@ -39,7 +40,7 @@ def resume(
             return
     if retry or trials:
         _reopen(*read(name, root), retry or ",".join(_RETRIED), trials)
-    line = definition.resume_line(definition_)
+    line = resume_line(definition_, folder)
     definition.refuse_foreign(folder, f"cd {shlex.quote(definition_.working_folder)} && {line}")
     console.print(line, soft_wrap=True)
     os.chdir(working_folder(definition_))
@@ -49,7 +50,7 @@ def resume(
 
 def _refuse_moved(folder: Path, definition_: Definition) -> None:
     """Raise UserError if the study was renamed or copied, because its command would resume or start another study."""
-    usual = not any(word.startswith("hydra.sweep.dir=") for word in definition_.command)
+    usual = is_usual(definition_)
     if usual and folder.name != definition_.name and folder.parent == Path(definition_.working_folder, MULTIRUN):
         original = folder.with_name(definition_.name)
         raise UserError(

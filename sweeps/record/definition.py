@@ -17,8 +17,9 @@ from sweeps.errors import UserError
 from sweeps.files import CorruptFile, is_private, quarantine, read_json, write_whole
 from sweeps.record.extension import add_extension, well_formed
 from sweeps.record.followed import by_default, followed, source, written
+from sweeps.record.place import NAME, another_study, resume_line
 from sweeps.record.removal import FIXED, explain_removal
-from sweeps.record.space import Choice, Parameter, SearchSpace, is_grid, quoted, text_of
+from sweeps.record.space import Choice, Parameter, SearchSpace, is_grid, text_of
 from sweeps.secrets import mask_value
 from sweeps.settings import SweeperConf
 from sweeps.trial.job import Point
@@ -30,7 +31,6 @@ DONE = "done"
 """The file with the reason why a study is done early, such as a target that was reached."""
 ARCHIVE = "archive"
 """The folder of archived studies, beside the studies' folders."""
-_NAME = "hydra.sweeper.study_name"
 _MAY_CHANGE = {"sweeper/grid": ("memory_axes", "refit", "refit_all_data"), "launcher/local": ("preload",)}
 """Settings that change no result, and so may change between two commands, like the keys that they follow."""
 _SAMPLER = "hydra.sweeper.sampler"
@@ -52,6 +52,7 @@ class Definition:
     search: dict[str, str]  # sampler, pruner and all other settings that decide which trials run
     config: dict[str, str]  # values that all trials share, by their dotted names
     total: int  # number of trials
+    sweep_dir: str | None = None  # hydra.sweep.dir as its start resolved it; None for multirun/<name>
     storage: str | None = None
     tracking_uri: str | None = None
     """Both addresses as typed, because a password of the environment, `${oc.env:NAME}`, must be in no file."""
@@ -107,7 +108,7 @@ def define(
     search |= {name: str(getattr(settings, name)) for name in ("final_race", "final_race_seeds") if settings.final_race}
     return Definition(
         name,
-        command=[text for text in sys.orig_argv if not text.startswith(f"{_NAME}=")],
+        command=[text for text in sys.orig_argv if not text.startswith(f"{NAME}=")],
         working_folder=str(Path.cwd()),
         objective=list(settings.objectives),
         directions=list(settings.directions),
@@ -175,8 +176,8 @@ def refuse_differences(folder: Path, old: Definition, new: Definition, extend: b
             raise UserError(next(filter(None, removals.values())))
     if differences:
         shown = "; ".join([*differences.values()][:5]) + " ..." * (len(differences) > 5)
-        restart = f"type the command that started the study: {resume_line(old)}"
-        advice = "1. choose another hydra.sweeper.study_name,"
+        restart = f"type the command that started the study: {resume_line(old, folder)}"
+        advice = f"1. choose {another_study(new, folder)},"
         if extend:
             shown += f". {FIXED}"
             advice += f" or 2. {restart}"
@@ -247,12 +248,6 @@ def suggest_study(name: str, root: Path) -> str:
         return f"Did you mean {near[0]}?"
     more = f" and {len(names) - _SHOWN} more: python -m sweeps list" if len(names) > _SHOWN else ""
     return f"Studies: {', '.join(names[:_SHOWN])}{more}"
-
-
-def resume_line(definition: Definition) -> str:
-    """Return the command that resumes the study."""
-    words = [*definition.command, f"{_NAME}={quoted(definition.name)}"]
-    return shlex.join(word for word in words if word != "hydra.sweeper.extend=true")
 
 
 def sweeps_line(command: str, folder: Path) -> str:

@@ -15,8 +15,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import ExitCode, UserError
 from sweeps.files import write_whole
+from sweeps.launchers.contract import pack_app
 from sweeps.record.definition import DONE, Definition, define, resume_line, write_or_check
 from sweeps.record.definition import read as read_definition
+from sweeps.record.place import resume_line
 from sweeps.record.study import StudySnapshot
 from sweeps.record.writer import Record
 from sweeps.results.findings import Findings
@@ -38,8 +40,9 @@ from sweeps.study.closing import (
 from sweeps.study.gpu_sharing import GpuSharing
 from sweeps.study.handover import refuse_driver_job, refuse_running_elsewhere
 from sweeps.study.loop import Loop
+from sweeps.study.naming import name_study
 from sweeps.study.places import Places
-from sweeps.study.plan import App, make, name_study
+from sweeps.study.plan import App, make
 from sweeps.study.reading import blank
 from sweeps.study.starter import Starter
 from sweeps.study.stop import Stop
@@ -66,7 +69,8 @@ class Driver:
         HydraConfig.instance().set_config(config)
         self._app = App(config, hydra_context, task_function)
         self._settings = settings = read(config.hydra.sweeper, SweeperConf)
-        self._name, self._folder = name_study(config, settings)
+        self._naming = name_study(config, settings)
+        self._name, self._folder = self._naming.name, self._naming.folder
         self._study = StudySnapshot(self._name, self._folder, settings.objectives, settings.directions, [])
         self._mirror: Mirror | None = None
         self._job: DriverJob | None = None  # the job that the driver runs in, or is going to run in
@@ -133,6 +137,7 @@ class Driver:
         try:
             plan, choosing = self._plan, self._plan.choosing
             typed = define(self._name, plan.settings, choosing.space, plan.config, choosing.planned, choosing.size)
+            typed = replace(typed, sweep_dir=self._naming.sweep_dir)
             if plan.settings.extend and not (self._job and self._job.is_here):
                 take_over(self._folder, typed, plan.launcher)
             self._claim = Claim(self._folder)
@@ -154,7 +159,7 @@ class Driver:
             refuse_driver_job(folder)
         definition_note = write_or_check(folder, definition, extend := plan.settings.extend)
         self._definition = read_definition(folder)
-        self._resume_line = resume_line(definition)
+        self._resume_line = resume_line(definition, folder)
         if definition_note:
             print(definition_note)
         copies, code_note = code.keep(folder, self._app.task_function, extend, self._resume_line)
@@ -205,7 +210,7 @@ class Driver:
         if plan.settings.storage:
             from sweeps.choose.sampler.mirror import Mirror
 
-            self._mirror = Mirror(plan.settings.storage, self._study, plan.choosing.space)
+            self._mirror = Mirror(plan.settings.storage, self._name, self._study, plan.choosing.space)
             self._mirror.open(
                 is_new=not record.trials,
                 may_replace=self._definition.version == 1 and self._definition.storage is not None,

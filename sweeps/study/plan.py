@@ -1,11 +1,9 @@
 """From a command line to a plan: every trial is composed and checked before any starts."""
 
 import inspect
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from hydra.plugins.launcher import Launcher
@@ -15,10 +13,10 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.choose import manual
 from sweeps.choose.repeats import Seeds
 from sweeps.errors import Infeasible, UserError
-from sweeps.hydra_parts import pin_folder, typed_words
+from sweeps.hydra_parts import typed_words
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher
-from sweeps.record.definition import ARCHIVE, as_typed, resumed_sampler
+from sweeps.record.definition import resumed_sampler
 from sweeps.record.narrowed import narrow
 from sweeps.record.space import Choice, SearchSpace, is_grid
 from sweeps.record.study import Added
@@ -36,8 +34,6 @@ from sweeps.study.typed_space import in_space, read_space, refuse_fractions, ref
 from sweeps.trial.job import Point, Request
 from sweeps.trial.process import EXPECTED_RETURN
 from sweeps.wording import counted
-
-_HYDRA_SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"  # the default of Hydra, which multirun/<name> replaces
 
 
 @dataclass(frozen=True)
@@ -113,30 +109,6 @@ class Plan:
         else:
             refuse_narrowing(request.text, space, record.study)
             record.exclude(request, self.choosing.space)
-
-
-def name_study(config: DictConfig, settings: SweeperConf) -> tuple[str, Path]:
-    """Return the study's name and folder, and set this folder in the configuration of all trials.
-
-    The same name always has the same folder. Raises UserError if the name is no folder's name, or reserved.
-    """
-    name = settings.study_name
-    if as_typed(config, "hydra.sweep.dir") != _HYDRA_SWEEP_DIR:
-        folder = Path(config.hydra.sweep.dir)
-        name = name or folder.name
-    else:
-        # With the process id, because two studies may start in the same second.
-        name = name or f"{datetime.now():%Y-%m-%d_%H-%M-%S}_{os.getpid()}"
-        folder = Path("multirun", name)
-    if not name or Path(name).name != name or name.startswith((".", "-")) or len(os.fsencode(name)) > 200:
-        raise UserError(
-            f"hydra.sweeper.study_name={name[:200]}: not a folder's name.\n"
-            "Choose a name of at most 200 letters, without / and without a first dot or dash"
-        )
-    if name == ARCHIVE:
-        raise UserError(f"hydra.sweeper.study_name={name}: '{name}' is reserved.\nChoose another study_name")
-    pin_folder(config, str(folder))
-    return name, folder.absolute()
 
 
 def make(app: App, settings: SweeperConf, name: str, folder: Path, launcher: Launcher, typed: Sequence[str]) -> Plan:

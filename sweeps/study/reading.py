@@ -8,10 +8,11 @@ from pathlib import Path
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, last_lines
 from sweeps.record import costs
-from sweeps.record.definition import DONE, Definition, resume_line, sweeps_line
+from sweeps.record.definition import DONE, Definition, sweeps_line
 from sweeps.record.grammar import space_of
 from sweeps.record.journal import FILE
 from sweeps.record.narrowed import narrow, with_size
+from sweeps.record.place import resume_line
 from sweeps.record.space import SearchSpace
 from sweeps.record.study import StudySnapshot, TrialRecord, read_state, update_outside
 from sweeps.record.writer import read
@@ -54,7 +55,9 @@ def read_study(folder: Path, definition: Definition) -> StudySnapshot:
         else:
             study = read(study)
     except CorruptFile as error:
-        raise UserError(f"study {definition.name}: {error}\nRepair it with: {resume_line(definition)}") from error
+        raise UserError(
+            f"study {definition.name}: {error}\nRepair it with: {resume_line(definition, folder)}"
+        ) from error
     space = read_space(definition)
     contains = narrow(space, study.excluded).contains
     rows = [update_outside(_update_queued(trial), contains) for trial in study.rows]

@@ -31,7 +31,7 @@ def asked(folder: Path, *lines: str, conditional: dict[str, list[str]] | None = 
 
 
 def mirror_of(search: Asked, url: str, clock: Callable[[], float] = lambda: 0.0) -> Mirror:
-    mirror = Mirror(url, search.study, search.space, clock)
+    mirror = Mirror(url, "s", search.study, search.space, clock)
     mirror.open(is_new=not search.trials, may_replace=False)
     return mirror
 
@@ -109,7 +109,7 @@ def test_returned_storage_receives_missing_trials(tmp_path: Path, url: str) -> N
     other.close()
     (tmp_path / "studies.db").unlink()
     now[0] = 60.0
-    second = Mirror(url, search.study, search.space, lambda: now[0])
+    second = Mirror(url, "s", search.study, search.space, lambda: now[0])
     second.open(is_new=False, may_replace=False)
     second.tick()
     assert second.problem is None
@@ -119,7 +119,7 @@ def test_returned_storage_receives_missing_trials(tmp_path: Path, url: str) -> N
 def test_started_study_continues_without_its_storage(tmp_path: Path, url: str) -> None:
     search = asked(tmp_path, *LINES)
     search.run(lambda point: 1.0, most=1)
-    away = Mirror("sqlite:////no/such/folder/s.db", search.study, search.space)
+    away = Mirror("sqlite:////no/such/folder/s.db", "s", search.study, search.space)
     away.open(is_new=False, may_replace=False)
     assert away.problem and "the study continues without it" in away.problem
 

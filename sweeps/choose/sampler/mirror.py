@@ -32,8 +32,11 @@ class Mirror:
     If the storage does not answer, the study continues. Once the storage answers again, the missing trials are written.
     """
 
-    def __init__(self, url: str, study: StudySnapshot, space: SearchSpace, clock: Callable[[], float] = time.monotonic):
-        self._url, self._study, self._clock = url, study, clock
+    def __init__(
+        self, url: str, name: str, study: StudySnapshot, space: SearchSpace, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Mirror `study` under this name, which is not that of its folder if hydra.sweep.dir was typed."""
+        self._url, self._name, self._study, self._clock = url, name, study, clock
         self._distributions = _distributions_by_key(space)
         self._changes = Changes()
         self._pending: dict[int, None] = {}  # numbers of the trials to write
@@ -57,8 +60,12 @@ class Mirror:
 
     def _connect(self, may_replace: bool = False) -> None:
         self._storage: BaseStorage = get_storage(self._url)
-        name, folder = self._study.name, str(self._study.folder)
-        stored = {study.study_name: study for study in optuna.get_all_study_summaries(self._storage)}.get(name)
+        name, folder = self._name, str(self._study.folder)
+        summaries = {study.study_name: study for study in optuna.get_all_study_summaries(self._storage)}
+        former = summaries.get(self._study.folder.name)  # because an earlier version named it by its folder
+        if former and former.study_name != name and former.user_attrs.get(_OWNER) == folder:
+            optuna.delete_study(study_name=former.study_name, storage=self._storage)
+        stored = summaries.get(name)
         if stored and stored.user_attrs.get(_OWNER) != folder:
             if stored.n_trials and not (may_replace and _OWNER not in stored.user_attrs):
                 raise UserError(
@@ -69,7 +76,7 @@ class Mirror:
         self._create()
 
     def _create(self) -> None:
-        name, directions = self._study.name, cast(Any, self._study.directions)
+        name, directions = self._name, cast(Any, self._study.directions)
         self._optuna_study = optuna.create_study(
             storage=self._storage, study_name=name, directions=directions, load_if_exists=True
         )
@@ -92,7 +99,7 @@ class Mirror:
                     raise ValueError(len(self._stored))
                 self._write()
             except (ValueError, optuna.exceptions.UpdateFinishedTrialError):  # after new choices or a retry
-                optuna.delete_study(study_name=self._study.name, storage=self._storage)
+                optuna.delete_study(study_name=self._name, storage=self._storage)
                 self._create()
                 self._write()
             self.problem = None

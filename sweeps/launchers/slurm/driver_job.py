@@ -18,6 +18,7 @@ from pathlib import Path
 
 from sweeps.errors import UserError
 from sweeps.files import holder, write_whole
+from sweeps.hydra_parts import sweep_dir_word
 from sweeps.launchers.slurm.driver_chain import (
     LOG,
     begin,
@@ -85,13 +86,27 @@ class DriverJob:
     """The job of a study's driver: still to be submitted by the user's command, or the job that this driver is in."""
 
     def __init__(self, study: Path, settings: SlurmLauncherConf) -> None:
-        """Find out where this process is. Raises UserError if no partition allows a driver."""
+        """Find out where this process is.
+
+        Raises UserError if no partition allows a driver, or if the process is in the job of another study's driver.
+        """
         self._study, self._settings = study, settings
-        place = Path(os.environ.pop(_PLACE, os.devnull))  # because trials must not inherit the variable
-        self._place = place if place.parent == jobs_folder(study) else None
+        place = os.environ.pop(_PLACE, None)  # because trials must not inherit the variable
+        self._place = None if place is None else Path(place)
         self._look_at = 0.0
+        if self._place and self._place.parent != jobs_folder(study):
+            self._refuse_other(self._place.parents[2])
         if self._place is None:
             request(settings)
+
+    def _refuse_other(self, started: Path) -> None:
+        """Raise UserError, because the job of a study's driver must start no driver of another study, and so on."""
+        other, self._study = self._study, started
+        self.end()
+        raise UserError(
+            f"hydra.sweep.dir: this job drives the study in {started}, and its command leads to {other}.\n"
+            f"Let the command lead to the same folder each time, as with {shlex.quote(sweep_dir_word(str(started)))}"
+        )
 
     @property
     def is_here(self) -> bool:

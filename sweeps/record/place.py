@@ -1,0 +1,53 @@
+"""The folder of a study in the commands that resume it, or start another study."""
+
+import shlex
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sweeps.record.space import quoted
+
+if TYPE_CHECKING:
+    from sweeps.record.definition import Definition
+
+NAME, _DIR = "hydra.sweeper.study_name", "hydra.sweep.dir"
+
+
+def resume_line(definition: "Definition", folder: Path) -> str:
+    """Return the command that resumes the study in `folder`, also if hydra.sweep.dir contains the time of a start."""
+    words = [word for word in definition.command if word != "hydra.sweeper.extend=true" and not _is_sweep_dir(word)]
+    words.append(f"{NAME}={quoted(definition.name)}")
+    if place := _sweep_dir(definition, folder):
+        words.append(f"{_DIR}={quoted(place)}")
+    return shlex.join(words)
+
+
+def _sweep_dir(definition: "Definition", folder: Path) -> str:
+    """Return the hydra.sweep.dir of the study in `folder`; empty if the study's name leads there."""
+    working = Path(definition.working_folder)
+    if is_usual(definition) and folder.resolve() == (working / "multirun" / definition.name).resolve():
+        return ""
+    typed = definition.sweep_dir
+    if typed is not None and (working / typed).resolve() == folder.resolve():
+        return typed
+    return str(folder)
+
+
+def is_usual(definition: "Definition") -> bool:
+    """Return whether the study began in multirun/<name>."""
+    return definition.sweep_dir is None and not any(map(_is_sweep_dir, definition.command))
+
+
+def _is_sweep_dir(word: str) -> bool:
+    return word.lstrip("+").startswith(f"{_DIR}=")
+
+
+def another_study(definition: "Definition", folder: Path) -> str:
+    """Return the word that makes another study of a command, as typed in a shell."""
+    if is_usual(definition):
+        return "another hydra.sweeper.study_name"
+    numbers = (folder.with_name(f"{folder.name}_{number}") for number in count(2))
+    free = next(path for path in numbers if not path.exists())
+    working = Path(definition.working_folder)
+    place = free.relative_to(working) if free.is_relative_to(working) else free
+    return f"another folder: {shlex.quote(f'{_DIR}={quoted(str(place))}')}"
