@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, is_private, quarantine, read_json, write_whole
+from sweeps.record import plain
 from sweeps.record.extension import add_extension, well_formed
 from sweeps.record.followed import by_default, followed, source, written
 from sweeps.record.place import NAME, another_study, resume_line
@@ -127,8 +128,9 @@ def define(
 
 def shared(config: DictConfig) -> dict[str, str]:
     """Return the values that all trials share and that may not change, as text by their dotted names."""
-    task = OmegaConf.to_container(OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"]))
-    flat = [(key, text) for key, text in _flat(task) if key and not key.startswith(_may_change())]
+    content = plain.content(config)
+    content.pop("hydra", None)
+    flat = [(key, text) for key, text in _flat(content) if key and not key.startswith(_may_change())]
     return {key: mask_value(key, text) for key, text in flat}
 
 

@@ -10,6 +10,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from sweeps.files import read_text
+from sweeps.record import plain
 from sweeps.record.space import text_of
 from sweeps.record.study import StudySnapshot, parameters
 from sweeps.secrets import mask_value
@@ -36,14 +37,14 @@ def _read_files(folder: Path) -> dict[Any, Any]:
 
 def _read_file(file: Path) -> dict[Any, Any]:
     """Return the content of a YAML file; {} if there is none."""
-    return (yaml.load(read_text(file), yaml.CSafeLoader) or {}) if file.exists() else {}
+    return (plain.load(read_text(file)) or {}) if file.exists() else {}
 
 
 def _read_choices(folder: Path) -> Any:
     """Return the choices of config groups, from their lines alone, because the whole file takes four times as long."""
     file = folder / _HYDRA
     if file.exists() and (lines := _CHOICES.search(read_text(file))):
-        return yaml.load(lines[0], yaml.CSafeLoader)["choices"]
+        return plain.load(lines[0])["choices"]
     return _select(_read_file(file), ("hydra", "runtime", "choices"))
 
 
@@ -69,7 +70,7 @@ def settings(config: DictConfig) -> dict[str, str]:
 
     References to other keys are followed. Results of resolvers are omitted, because oc.env may return a secret.
     """
-    content: Any = OmegaConf.to_container(config, enum_to_str=True)
+    content = plain.content(config)
     return {name: _text(value) for name, value in _values(content).items()}
 
 
@@ -83,7 +84,7 @@ def repeated_settings(config: DictConfig) -> dict[str, str]:
             elif isinstance(value, str) and (link := _LINK.fullmatch(value)) and not link[1]:
                 yield ".".join(map(str, (*path, key))), link[2]
 
-    content: Any = OmegaConf.to_container(config)
+    content = plain.content(config)
     return dict(walk({key: value for key, value in content.items() if key != "hydra"}, ()))
 
 

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.files import write_whole
-from sweeps.record import configurations
+from sweeps.record import configurations, plain
 from sweeps.record.definition import Definition, sweeps_line
 from sweeps.record.space import text_of
 from sweeps.record.study import StudySnapshot, TrialRecord
@@ -161,7 +161,7 @@ def _is_reusable(word: str, settings: Collection[str]) -> bool:
 
 def _read_hydra(trial: TrialRecord) -> Any:
     """Return the settings of Hydra with which the trial was composed."""
-    return yaml.safe_load((trial.folder / ".hydra" / "hydra.yaml").read_text())["hydra"]
+    return plain.load((trial.folder / ".hydra" / "hydra.yaml").read_text())["hydra"]
 
 
 def needs_launcher(trial: TrialRecord) -> bool:

@@ -75,8 +75,10 @@ class Composer:
 
 
 def check(config: DictConfig, starts: bool = False) -> None:
-    """Validate a config by its own dataclasses; if trials will start, by their method `check_here()` too.
+    """Check the settings of a trial that sweepyard reads, and the whole config if its own dataclass offers checks.
 
+    A dataclass with a method `check_here()` offers them: it is made of the config, and if trials will start, the method
+    is called. Any other config is left to the trial, which may never read a value that is missing or wrong here.
     Raises UserError with the message of such a check; Infeasible if the config is valid but cannot run here.
     """
     nodes = config._content
@@ -84,12 +86,12 @@ def check(config: DictConfig, starts: bool = False) -> None:
     hydra: Any = nodes.pop("hydra", None)  # because the app's dataclasses have no such field
     try:
         with hydra_config(hydra):
-            whole: Any = OmegaConf.to_object(config)
+            whole: Any = OmegaConf.to_object(config) if _offers_checks(config) else None
         if hydra is not None:
             _check_ranks(config, hydra.launcher)
         if starts and hydra is not None:
             refuse_conflicts(hydra)
-        if starts and hasattr(whole, "check_here"):
+        if starts and whole is not None:
             whole.check_here()
     except (ValueError, TypeError, OSError, OmegaConfBaseException) as error:
         kind = Infeasible if getattr(error, "infeasible", False) else UserError
@@ -97,6 +99,11 @@ def check(config: DictConfig, starts: bool = False) -> None:
     finally:
         if hydra is not None:
             nodes["hydra"] = hydra
+
+
+def _offers_checks(config: DictConfig) -> bool:
+    """Return whether the dataclass of a config offers checks to a driver, as trainers/config/schema.py does."""
+    return hasattr(OmegaConf.get_type(config), "check_here")
 
 
 def refuse_conflicts(hydra: DictConfig) -> None:

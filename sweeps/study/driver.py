@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.errors import ExitCode, UserError
 from sweeps.files import write_whole
 from sweeps.launchers.contract import pack_app
+from sweeps.record import plain
 from sweeps.record.definition import DONE, Definition, define, resume_line, write_or_check
 from sweeps.record.definition import read as read_definition
 from sweeps.record.place import resume_line
@@ -167,7 +168,7 @@ class Driver:
             print(code_note)
         use(copies)
         self._study = replace(blank(folder, definition), done="")
-        content = mask_value("", OmegaConf.to_container(plan.config, enum_to_str=True))
+        content = mask_value("", plain.content(plan.config))
         write_whole(folder / "multirun.yaml", OmegaConf.to_yaml(OmegaConf.create(content)))
         for name in ("stop", DONE):
             (folder / name).unlink(missing_ok=True)

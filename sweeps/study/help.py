@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.record.followed import GROUPS, followed, source, written
+from sweeps.record.plain import plain
 from sweeps.record.space import text_of
 from sweeps.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf, read
 
@@ -87,7 +88,7 @@ def _typed(config: DictConfig, node: DictConfig, group: str, name: str) -> str:
             key = source(config, app_key)
             value = written(config, key)
     value = None if followed(value) else value
-    shown = value if isinstance(value, str) else text_of(value)
+    shown = value if isinstance(value, str) else text_of(plain(value))
     return f"{key}={textwrap.shorten(shown, 60, placeholder=' ...')}"
 
 

@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.hydra_functions import FUNCTIONS, ZIP
 from sweeps.record.followed import source
+from sweeps.record.plain import content
 from sweeps.settings import FOREIGN_NAMES, suggest_setting
 
 CONDITIONS = "hydra.sweeper.conditional_params"
@@ -231,7 +232,7 @@ def _advise_key(key: str, config: DictConfig) -> str:
 
 def keys(config: DictConfig) -> list[str]:
     """Return all keys of a configuration, its sections included, as dotted names."""
-    return _dotted(OmegaConf.to_container(config))
+    return _dotted(content(config))
 
 
 def _dotted(node: Any, prefix: str = "") -> list[str]:

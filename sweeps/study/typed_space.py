@@ -16,6 +16,7 @@ from sweeps.record.definition import sweeps_line
 from sweeps.record.exclusion import SETTING, is_number
 from sweeps.record.grammar import parse, parse_condition
 from sweeps.record.narrowed import has_untried
+from sweeps.record.plain import plain
 from sweeps.record.space import Choice, Condition, Interval, Parameter, SearchSpace, is_grid, text_of
 from sweeps.record.study import StudySnapshot
 from sweeps.settings import SweeperConf
@@ -171,7 +172,7 @@ def _value_of(key: str, config: DictConfig) -> str | None:
     if key in (choices := config.hydra.runtime.choices):
         return str(choices[key])
     value = OmegaConf.select(config, key, default=...)
-    return None if value is ... else text_of(value)
+    return None if value is ... else text_of(plain(value))
 
 
 def _refuse_impossible(

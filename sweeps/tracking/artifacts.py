@@ -4,6 +4,7 @@ from pathlib import Path
 
 import yaml
 
+from sweeps.record import plain
 from sweeps.secrets import mask_value, without_password
 
 _LONG_BYTES = 5_000_000
@@ -20,7 +21,7 @@ def copy_for_show(file: Path, folder: Path) -> Path:
         return file
     text = file.read_text(errors="replace")
     try:
-        content = yaml.safe_load(text)
+        content = plain.load(text)
         masked = mask_value("", content)
         if masked == content:
             return file

@@ -254,6 +254,8 @@ class Limited:
         if self.x > Limited.most:
             raise TooLarge(f"x={self.x} is too large here")
 
+    def check_here(self) -> None: ...
+
 
 class TooLarge(ValueError):
     infeasible = True
@@ -547,6 +549,8 @@ class Counted:
     def __post_init__(self) -> None:
         if self.b != int(self.b):
             raise ValueError(f"b={self.b}: it must be a whole number")
+
+    def check_here(self) -> None: ...
 
 
 @pytest.mark.parametrize(
