@@ -30,12 +30,9 @@ def on_post_template(output_content: str, **_: Any) -> str:
 
 def _table(kind: type) -> str:
     meanings = descriptions(kind)
-    rows = [f"| `{field.name}` | `{_default(field)}` | {meanings[field.name]} |" for field in _fields(kind)]
+    own = [field for field in fields(kind) if field.name in meanings]  # not those of other plugins
+    rows = [f"| `{field.name}` | `{_default(field)}` | {meanings[field.name]} |" for field in own]
     return "\n".join(["| setting | default | meaning |", "|---|---|---|", *rows])
-
-
-def _fields(kind: type) -> list[Field[Any]]:
-    return [field for field in fields(kind) if not field.name.startswith("_")]
 
 
 def _default(field: Field[Any]) -> str:

@@ -25,7 +25,7 @@ from omegaconf.errors import InterpolationResolutionError
 
 from sweeps.errors import ExitCode, UserError
 from sweeps.files import CorruptFile
-from sweeps.hydra_parts import VERSION_BASE, typed_words
+from sweeps.hydra_parts import VERSION_BASE, let_hydra_raise, shows_traceback, typed_words
 from sweeps.launchers.machine import Machine
 from sweeps.record.study import StudySnapshot, TrialRecord, read_state
 from sweeps.secrets import refuse_typed
@@ -49,10 +49,10 @@ _FLAGS |= {"experimental-rerun", "resolve", "shell-completion", "sc"}
 @contextmanager
 def answer_mistakes(config_dir: Path) -> Iterator[None]:
     """Print a mistake in the command line in two lines, and exit with 2. HYDRA_FULL_ERROR=1 shows the traceback."""
-    if os.environ.get("HYDRA_FULL_ERROR") == "1":
+    if shows_traceback():
         yield
         return
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # because otherwise Hydra prints its errors instead of raising them
+    let_hydra_raise()
     try:
         _refuse_words(sys.argv[1:], config_dir)
         with on_signals(signal.default_int_handler):
@@ -112,6 +112,8 @@ def run(cfg: DictConfig, task: Task) -> Any:
         if hydra.output_subdir:  # because Hydra wrote the refused values, such as a password
             for name in ("config", "hydra", "overrides"):
                 Path(hydra.runtime.output_dir, hydra.output_subdir, f"{name}.yaml").unlink(missing_ok=True)
+        if shows_traceback():
+            raise
         print(error, file=sys.stderr)
         raise SystemExit(ExitCode.REFUSED) from None
     except MissingObjective as error:

@@ -39,25 +39,34 @@ VERSION_BASE = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") e
 register_resolver: Any = OmegaConf.register_new_resolver if VERSION_BASE else OmegaConf.register_resolver
 SUBDIR = "hydra.sweep.subdir"
 _UNCHECKED = getattr(hydra.utils, "UNSAFE_DISABLE_EXECUTION_CHECKS", None)
+_FULL_ERROR = "HYDRA_FULL_ERROR"
+_ANSWERS = "SWEEPYARD_ANSWERS"
+"""The variable that says that `let_hydra_raise` set HYDRA_FULL_ERROR, and not the user."""
 _overrides_dirname = getattr(config_loader_impl, "get_overrides_dirname", None)
 
 
-def on_mistake(answer: Callable[[HydraException, Sequence[str], Callable[[Sequence[str]], DictConfig]], None]) -> None:
+def on_command_line(
+    answer: Callable[[HydraException, Sequence[str], Callable[[Sequence[str]], DictConfig]], None],
+    adopt: Callable[[DictConfig, bool], None],
+) -> None:
     """Let `answer` print each mistake in the command line of an app with `hydra.main`, or return.
 
     It gets the error, the typed words, and a function that composes the app's configuration with other words.
+    `adopt` gets each configuration that was composed, and whether a sweep starts with it.
     """
     compose_config = Hydra.compose_config
 
     def compose(self: Hydra, config_name: str | None, overrides: list[str], *args: Any, **named: Any) -> DictConfig:
+        is_last = named.get("validate_sweep_overrides", True)  # not the first attempt, which only looks for hydra.mode
         try:
-            return compose_config(self, config_name, overrides, *args, **named)
+            config = compose_config(self, config_name, overrides, *args, **named)
         except HydraException as error:
-            # Not of hydra.compose, which no shell called, nor of the first attempt, which only looks for hydra.mode.
-            if named.get("from_shell", True) and named.get("validate_sweep_overrides", True):
+            if is_last and named.get("from_shell", True):  # not of hydra.compose, which no shell called
                 loader = self.config_loader
                 answer(error, overrides, lambda words: loader.load_configuration(config_name, [*words], RunMode.RUN))
             raise
+        adopt(config, is_last and named.get("run_mode") is RunMode.MULTIRUN)
+        return config
 
     Hydra.compose_config = compose  # type: ignore[method-assign]
 
@@ -83,6 +92,18 @@ def hydra_refused() -> Iterator[None]:
     finally:
         for (place, name), original in zip(starts, originals, strict=True):
             setattr(place, name, original)
+
+
+def let_hydra_raise() -> None:
+    """Let Hydra raise its errors in this process, instead of printing them."""
+    if not shows_traceback():
+        os.environ[_FULL_ERROR] = "1"
+        os.environ[_ANSWERS] = "1"
+
+
+def shows_traceback() -> bool:
+    """Return whether the user wants the traceback of each error, by HYDRA_FULL_ERROR=1."""
+    return os.environ.get(_FULL_ERROR) == "1" and _ANSWERS not in os.environ
 
 
 def call_target(settings: Any, **extra: Any) -> Any:

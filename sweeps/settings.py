@@ -6,13 +6,14 @@ Names are those of hydra-optuna-sweeper and hydra-submitit-launcher, so that a c
 import difflib
 import math
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from typing import Any, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.errors import UserError
+from sweeps.foreign_names import OfJoblib, OfSubmitit, foreign_names, own_names
 from sweeps.sweeper_settings import CHOSEN, SweeperConf, at_least
 
 __all__ = ["FOREIGN_NAMES", "LocalLauncherConf", "SlurmLauncherConf", "SweeperConf", "read", "suggest_setting"]
@@ -28,17 +29,39 @@ SINGLE_RUN_SETTINGS = ("objective", "direction", "tracking", "tracking_uri", "tr
 
 def read(node: DictConfig, kind: type[Settings]) -> Settings:
     """Return the settings of a config's node. Raises UserError if a setting is unknown, or out of its range."""
-    prefix = "hydra.sweeper" if kind is SweeperConf else "hydra.launcher"
-    names = [setting.name for setting in fields(kind)]
-    for name in (str(key) for key in node if key not in names):
-        problem = f"{prefix}.{name} is no setting of {node._target_}"
-        if suggestion := suggest_setting(f"{prefix}.{name}"):
-            raise UserError(f"{problem}\nType: {suggestion}")
-        near = [FOREIGN_NAMES[name]] if FOREIGN_NAMES.get(name) in names else difflib.get_close_matches(name, names, 1)
-        meant = f". Did you mean {prefix}.{near[0]}?" if near else ""
-        option = f"+hydra.launcher.additional_parameters.{name}={node[name]}"
-        hint = f"\nFor an option of sbatch, type: {option}" if kind is SlurmLauncherConf else ""
-        raise UserError(f"{problem}{meant}{hint}")
+    _refuse_unknown(node, kind)
+    settings = _build(node, kind)
+    for setting in fields(kind):
+        _check_range(f"{_section(kind)}.{setting.name}", getattr(settings, setting.name), setting)
+    return settings
+
+
+def _section(kind: type) -> str:
+    return "hydra.sweeper" if kind is SweeperConf else "hydra.launcher"
+
+
+def _refuse_unknown(node: DictConfig, kind: type) -> None:
+    """Raise UserError for a setting that we do not have."""
+    prefix, names = _section(kind), own_names(kind)
+    written: Any = OmegaConf.to_container(node)
+    unset = [name for name in foreign_names(kind) if written.get(name) is None]
+    unknown = [str(name) for name in written if name not in {*names, *unset}]
+    if not unknown:
+        return
+
+    name = unknown[0]
+    problem = f"{prefix}.{name} is no setting of {node._target_}"
+    if suggestion := suggest_setting(f"{prefix}.{name}"):
+        raise UserError(f"{problem}\nType: {suggestion}")
+    near = [FOREIGN_NAMES[name]] if FOREIGN_NAMES.get(name) in names else difflib.get_close_matches(name, names, 1)
+    meant = f". Did you mean {prefix}.{near[0]}?" if near else ""
+    option = f"+hydra.launcher.additional_parameters.{name}={written[name]}"
+    hint = f"\nFor an option of sbatch, type: {option}" if kind is SlurmLauncherConf else ""
+    raise UserError(f"{problem}{meant}{hint}")
+
+
+def _build(node: DictConfig, kind: type[Settings]) -> Settings:
+    """Return a config's node as our dataclass. Raises UserError if a value is missing, or of another type."""
     try:
         settings = OmegaConf.to_object(node)
     except OmegaConfBaseException as error:
@@ -48,18 +71,20 @@ def read(node: DictConfig, kind: type[Settings]) -> Settings:
     except ValueError as error:
         raise UserError(str(error)) from error
     assert isinstance(settings, kind)
-    for setting in fields(kind):
-        key, value = f"{prefix}.{setting.name}", getattr(settings, setting.name)
-        least, above = setting.metadata.get("least"), setting.metadata.get("above")
-        if str(setting.type).startswith("list") and isinstance(value, str):  # because an interpolation may bring a text
-            raise UserError(f"{key}={value}: it must be a list.\nType: {key}=[{value}]")
-        if isinstance(value, float) and math.isnan(value):
-            raise UserError(f"{key}=nan: it must be a number.\nType one, or remove {key}=nan")
-        if None not in (value, least) and value < least:
-            raise UserError(f"{key}={value}: it must be {least} or more.\nType at least {key}={least}")
-        if None not in (value, above) and value <= above:
-            raise UserError(f"{key}={value}: nothing could start.\nFor no limit, type: {key}=null")
     return settings
+
+
+def _check_range(key: str, value: Any, setting: Field[Any]) -> None:
+    """Raise UserError if the value of a setting is out of its range."""
+    least, above = setting.metadata.get("least"), setting.metadata.get("above")
+    if str(setting.type).startswith("list") and isinstance(value, str):  # because an interpolation may bring a text
+        raise UserError(f"{key}={value}: it must be a list.\nType: {key}=[{value}]")
+    if isinstance(value, float) and math.isnan(value):
+        raise UserError(f"{key}=nan: it must be a number.\nType one, or remove {key}=nan")
+    if None not in (value, least) and value < least:
+        raise UserError(f"{key}={value}: it must be {least} or more.\nType at least {key}={least}")
+    if None not in (value, above) and value <= above:
+        raise UserError(f"{key}={value}: nothing could start.\nFor no limit, type: {key}=null")
 
 
 def suggest_setting(word: str) -> str:
@@ -69,7 +94,7 @@ def suggest_setting(word: str) -> str:
     slurm = "hydra/launcher=slurm hydra.launcher"
     sections = {"hydra.sweeper": SweeperConf, "hydra.launcher": LocalLauncherConf, slurm: SlurmLauncherConf}
     for right_section, kind in sections.items() if section in {"", *sections} else ():
-        if name in {setting.name for setting in fields(kind)}:
+        if name in own_names(kind):
             suggestion = f"hydra/sweeper/{name}=..." if name in CHOSEN else f"{right_section}.{name}=..."
             return "" if section == right_section else suggestion
     return ""
@@ -81,7 +106,7 @@ def short_min(short_trial_min: float | None, timeout_min: float) -> float:
 
 
 @dataclass
-class LocalLauncherConf:
+class LocalLauncherConf(OfSubmitit, OfJoblib):
     """hydra/launcher=local: trials as forks of a warm process on this machine."""
 
     _target_: str = "hydra_plugins.sweepyard.LocalLauncher"
@@ -110,7 +135,7 @@ class LocalLauncherConf:
 
 
 @dataclass
-class SlurmLauncherConf:
+class SlurmLauncherConf(OfSubmitit):
     """hydra/launcher=slurm: each trial a SLURM job, submitted by submitit."""
 
     _target_: str = "hydra_plugins.sweepyard.SlurmLauncher"

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sweeps.foreign_names import OfSweepers
 from sweeps.wording import counted
 
 MAX_TRIALS = 1_000_000
@@ -18,7 +19,7 @@ def at_least(least: float, default: float | None) -> Any:
 
 
 @dataclass
-class SweeperConf:
+class SweeperConf(OfSweepers):
     """hydra/sweeper=grid and hydra/sweeper=optuna."""
 
     _target_: str = "hydra_plugins.sweepyard.StudySweeper"
@@ -33,7 +34,7 @@ class SweeperConf:
     """Direction: minimize or maximize the objective. For several objectives: a list with a direction for each."""
     study_name: str | None = None
     """Name of the study. The name of an existing study resumes that study. Null: the time of the start."""
-    storage: str | None = None
+    storage: Any = None
     """Optuna storage to mirror the study in, for optuna-dashboard: sqlite:///studies.db. Null: none."""
     n_trials: int | None = at_least(1, None)
     """Number of trials; with `repeats`, of configurations. Default: 20 in a search, every point in a grid."""
@@ -108,6 +109,9 @@ class SweeperConf:
                 problem = f"hydra.sweeper.{name}={choice}: a {name} is chosen with slashes"
                 advice = f"hydra/sweeper/{name}={choice if choice in names else 'NAME, one of: ' + ', '.join(names)}"
                 raise ValueError(f"{problem}.\nType {advice}")
+        if not isinstance(self.storage, str | None):
+            problem = f"hydra.sweeper.storage={self.storage}: it must be an address"
+            raise ValueError(f"{problem}.\nType, for example: hydra.sweeper.storage=sqlite:///studies.db")
         if (self.n_trials or 0) > MAX_TRIALS:
             problem = f"hydra.sweeper.n_trials={self.n_trials}: it must be at most {MAX_TRIALS}"
             raise ValueError(f"{problem}.\nType hydra.sweeper.n_trials={MAX_TRIALS}, or less")

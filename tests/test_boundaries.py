@@ -15,8 +15,19 @@ import pytest
 from tests.command_lines import ROOT, SWEEP, run
 
 _ABOVE = ("__init__", "__main__", "app")
-_HYDRA = ("hydra_parts", "hydra_functions")
-BASE = ("files", "looks", *_HYDRA, "settings", "sweeper_settings", "signals", "errors", "secrets", "wording")
+_HYDRA = ("hydra_parts", "hydra_functions", "foreign_settings")
+BASE = (
+    "files",
+    "looks",
+    *_HYDRA,
+    "settings",
+    "sweeper_settings",
+    "foreign_names",
+    "signals",
+    "errors",
+    "secrets",
+    "wording",
+)
 PLACES = ("sweep.py", "conf.py", "sweeps", "trainers")
 MOST_LINES, MOST_LINES_OF_A_CLASS = 300, 250
 

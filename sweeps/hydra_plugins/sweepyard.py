@@ -5,6 +5,7 @@ This module imports nothing slow, because Hydra loads every plugin, even for --h
 
 import os
 import sys
+import traceback
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
@@ -25,8 +26,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.errors import ExitCode, UserError
+from sweeps.foreign_settings import adopt
 from sweeps.hydra_functions import extend_grammar
-from sweeps.hydra_parts import drop_stored, on_mistake, register_resolver, typed_words
+from sweeps.hydra_parts import drop_stored, on_command_line, register_resolver, shows_traceback, typed_words
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf, read
 from sweeps.study import help as sweeps_help
@@ -47,7 +49,7 @@ register_resolver("sweepyard.help", sweeps_help.text, replace=True)
 
 def _answer(error: HydraException, typed: Sequence[str], compose: Callable[[Sequence[str]], DictConfig]) -> None:
     """Print a mistake in the command line of an app with our sweeper in two lines, and exit with 2."""
-    if os.environ.get("HYDRA_FULL_ERROR") == "1":
+    if os.environ.get("HYDRA_FULL_ERROR") == "1":  # also if `let_hydra_raise` set it, because then our own app answers
         return
     from sweeps.study.mistakes import explain
 
@@ -60,7 +62,21 @@ def _answer(error: HydraException, typed: Sequence[str], compose: Callable[[Sequ
             return
 
 
-on_mistake(_answer)
+def _adopt(config: DictConfig, is_sweep: bool) -> None:
+    """Take over settings of other plugins. Print those without effect if a sweep starts; exit with 2 on a mistake."""
+    try:
+        notes = adopt(config.hydra)
+    except UserError as error:
+        if shows_traceback():
+            raise
+        print(error, file=sys.stderr)
+        raise SystemExit(ExitCode.REFUSED) from None
+    if is_sweep:
+        for note in notes:
+            print(note)
+
+
+on_command_line(_answer, _adopt)
 
 
 class SweepyardSearchPath(SearchPathPlugin):
@@ -95,6 +111,8 @@ class StudySweeper(_Plugin, Sweeper):
             driver = Driver(**self._app)
             study = driver.run(self._make_launcher(), arguments)
         except (UserError, HydraException, OmegaConfBaseException) as error:
+            if shows_traceback():
+                traceback.print_exception(error)
             print(error if isinstance(error, UserError) else explain(error, self._config), file=sys.stderr)
             raise SystemExit(ExitCode.NOT_FINISHED if driver and driver.has_begun else ExitCode.REFUSED) from error
         if driver.exit_code:

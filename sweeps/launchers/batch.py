@@ -17,8 +17,9 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from sweeps.files import Lock, read_own
+from sweeps.foreign_settings import adopt
 from sweeps.hydra_parts import SUBDIR, hydra_config, set_output_dir, typed_words
-from sweeps.launchers.contract import TrialLauncher, await_end, pack_app
+from sweeps.launchers.contract import TrialLauncher, await_end
 from sweeps.trial.app import pack_app
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Outcome, Request
@@ -47,6 +48,7 @@ def launch(
     with tempfile.TemporaryDirectory(prefix=".returns", dir=study) as private:
         for number, overrides in enumerate(job_overrides, initial_job_idx):
             composed = hydra_context.config_loader.load_sweep_config(config, list(overrides))
+            adopt(composed.hydra)
             composed.hydra.job.update(id=str(number), num=number)
             with hydra_config(composed.hydra):
                 set_output_dir(composed)

@@ -11,7 +11,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, is_private, quarantine, read_json, write_whole

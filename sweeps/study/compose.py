@@ -15,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sweeps import hydra_parts
 from sweeps.errors import Infeasible, UserError
+from sweeps.foreign_settings import adopt
 from sweeps.hydra_parts import hydra_config
 from sweeps.record.followed import by_default, source
 from sweeps.study.mistakes import explain
@@ -42,7 +43,9 @@ class Composer:
         groups = tuple(text for text, override in zip(overrides, parsed, strict=True) if not self._is_value(override))
         try:
             if groups not in self._composed:
-                self._composed[groups] = pack_for_here(hydra_parts.load_trial(self._loader, self._master, groups))
+                composed = hydra_parts.load_trial(self._loader, self._master, groups)
+                adopt(composed.hydra)
+                self._composed[groups] = pack_for_here(composed)
             config: DictConfig = pickle.loads(self._composed[groups])  # noqa: S301 - this process wrote it
             OmegaConf.copy_cache(from_config=self._master, to_config=config)
             hydra_parts.set_values(config, [override for override in parsed if self._is_value(override)])
@@ -51,8 +54,8 @@ class Composer:
                 hydra_parts.set_output_dir(config)
             return config
         except (HydraException, OmegaConfBaseException) as error:
-            composed = self._composed.get(groups)  # not `config`, in which some values are set
-            chosen = pickle.loads(composed) if composed else self._master  # noqa: S301
+            kept = self._composed.get(groups)  # not `config`, in which some values are set
+            chosen = pickle.loads(kept) if kept else self._master  # noqa: S301
             raise UserError(explain(error, chosen)) from error
 
     def parse(self, lines: Sequence[str]) -> list[Override]:
