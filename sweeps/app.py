@@ -25,7 +25,7 @@ from omegaconf.errors import InterpolationResolutionError
 
 from sweeps.errors import ExitCode, UserError
 from sweeps.files import CorruptFile
-from sweeps.hydra_parts import VERSION_BASE, let_hydra_raise, shows_traceback, typed_words
+from sweeps.hydra_parts import VERSION_BASE, let_hydra_raise, show_traceback, shows_traceback, typed_words
 from sweeps.launchers.machine import Machine
 from sweeps.record.study import StudySnapshot, TrialRecord, read_state
 from sweeps.secrets import refuse_typed
@@ -112,8 +112,7 @@ def run(cfg: DictConfig, task: Task) -> Any:
         if hydra.output_subdir:  # because Hydra wrote the refused values, such as a password
             for name in ("config", "hydra", "overrides"):
                 Path(hydra.runtime.output_dir, hydra.output_subdir, f"{name}.yaml").unlink(missing_ok=True)
-        if shows_traceback():
-            raise
+        show_traceback(error)
         print(error, file=sys.stderr)
         raise SystemExit(ExitCode.REFUSED) from None
     except MissingObjective as error:

@@ -53,19 +53,19 @@ def _adopt_launcher(hydra: DictConfig) -> list[str]:
     names = foreign_names(OfSubmitit)
     if str(launcher._get_node("_target_")) == _JOBLIB:
         names += foreign_names(OfJoblib)
-    found = _take(launcher, names)
-    _limit_trials(hydra, found.pop("n_jobs", None))
+    taken = _take(launcher, names)
+    _limit_trials(hydra, taken.pop("n_jobs", None))
     unused = _adopt_class(launcher, "hydra.launcher", _LAUNCHERS)
-    return unused + [f"hydra.launcher.{name}" for name in found]
+    return unused + [f"hydra.launcher.{name}" for name in taken]
 
 
 def _adopt_sweeper(sweeper: DictConfig) -> list[str]:
     """Take over the sweeper's foreign settings. Return the names of those without effect."""
-    found = _take(sweeper, foreign_names(OfSweepers))
-    _limit_trials(sweeper._get_parent(), found.get("max_batch_size"))
-    if "search_space" in found:
+    taken = _take(sweeper, foreign_names(OfSweepers))
+    _limit_trials(sweeper._get_parent(), taken.get("max_batch_size"))
+    if "search_space" in taken:
         params = OmegaConf.to_container(sweeper).get("params") or {}  # type: ignore[union-attr]
-        _set(sweeper, "params", {**found["search_space"], **params})
+        _set(sweeper, "params", {**taken["search_space"], **params})
 
     unused = _adopt_class(sweeper, "hydra.sweeper", _SWEEPERS)
     storage = OmegaConf.to_container(sweeper).get("storage")  # type: ignore[union-attr]
@@ -100,7 +100,7 @@ def _adopt_sampler(hydra: DictConfig) -> list[str]:
     _set(hydra.sweeper, "sampler", {"_target_": _GRID})
     limit = settings["n_trials"]
     points = "every point" if limit is None else f"each point once, up to hydra.sweeper.n_trials={limit}"
-    return [f"hydra/sweeper=grid tries {points}: hydra.sweeper.sampler has no effect"]
+    return [f"hydra.sweeper.sampler has no effect: the chosen grid tries {points}"]
 
 
 def _adopt_class(section: DictConfig, name: str, replaced: Iterable[str]) -> list[str]:

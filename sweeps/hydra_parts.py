@@ -14,6 +14,7 @@ hydra.utils.UNSAFE_DISABLE_EXECUTION_CHECKS    1.4        calls any `_target_`, 
 import copy
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -104,6 +105,12 @@ def let_hydra_raise() -> None:
 def shows_traceback() -> bool:
     """Return whether the user wants the traceback of each error, by HYDRA_FULL_ERROR=1."""
     return os.environ.get(_FULL_ERROR) == "1" and _ANSWERS not in os.environ
+
+
+def show_traceback(error: BaseException) -> None:
+    """Print the traceback of an error that two lines explain, if the user wants it."""
+    if shows_traceback():
+        traceback.print_exception(error)
 
 
 def call_target(settings: Any, **extra: Any) -> Any:

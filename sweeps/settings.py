@@ -116,8 +116,8 @@ class LocalLauncherConf(OfSubmitit, OfJoblib):
     """Processes (ranks) of a trial. All ranks run the trial; rank 0, the chief, reports and writes the outcome."""
     rank_timeout_s: float = at_least(1, 120.0)
     """Seconds that the ranks of a trial wait for a missing or hanging rank before they abort the attempt."""
-    gpus_per_node: int = at_least(0, 0)
-    """Number of GPUs for each trial."""
+    gpus_per_node: int | None = at_least(0, 0)
+    """Number of GPUs for each trial. Null: none."""
     trials_per_gpu: int = at_least(1, 1)
     """Trials that share one GPU, each with an equal part of its memory and of its cores. It needs gpus=1."""
     cpus_per_task: int | None = at_least(0, None)

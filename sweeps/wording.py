@@ -16,6 +16,15 @@ def printable(words: str) -> str:
     return without_password(_CONTROLS.sub("", words))
 
 
+def reason(error: BaseException) -> str:
+    """Return the first words of an error, with its type unless the words of such an error say all."""
+    name = type(error).__name__
+    lines = [line.strip().rstrip(".") for line in str(error).splitlines() if line.strip(" .")]
+    if not lines:
+        return name
+    return lines[0] if isinstance(error, ImportError) else f"{name}: {lines[0]}"
+
+
 def text(value: object, digits: int = 6) -> str:
     return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
 

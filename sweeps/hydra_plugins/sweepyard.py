@@ -5,7 +5,6 @@ This module imports nothing slow, because Hydra loads every plugin, even for --h
 
 import os
 import sys
-import traceback
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
@@ -28,7 +27,7 @@ from omegaconf.errors import OmegaConfBaseException
 from sweeps.errors import ExitCode, UserError
 from sweeps.foreign_settings import adopt
 from sweeps.hydra_functions import extend_grammar
-from sweeps.hydra_parts import drop_stored, on_command_line, register_resolver, shows_traceback, typed_words
+from sweeps.hydra_parts import drop_stored, on_command_line, register_resolver, show_traceback, typed_words
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf, read
 from sweeps.study import help as sweeps_help
@@ -67,8 +66,7 @@ def _adopt(config: DictConfig, is_sweep: bool) -> None:
     try:
         notes = adopt(config.hydra)
     except UserError as error:
-        if shows_traceback():
-            raise
+        show_traceback(error)
         print(error, file=sys.stderr)
         raise SystemExit(ExitCode.REFUSED) from None
     if is_sweep:
@@ -111,8 +109,7 @@ class StudySweeper(_Plugin, Sweeper):
             driver = Driver(**self._app)
             study = driver.run(self._make_launcher(), arguments)
         except (UserError, HydraException, OmegaConfBaseException) as error:
-            if shows_traceback():
-                traceback.print_exception(error)
+            show_traceback(error)
             print(error if isinstance(error, UserError) else explain(error, self._config), file=sys.stderr)
             raise SystemExit(ExitCode.NOT_FINISHED if driver and driver.has_begun else ExitCode.REFUSED) from error
         if driver.exit_code:
@@ -120,6 +117,10 @@ class StudySweeper(_Plugin, Sweeper):
         return study
 
     def _make_launcher(self) -> Launcher:
+        target = OmegaConf.select(self._config, "hydra.launcher._target_")
+        if target and target not in Plugins.instance().class_name_to_class:
+            advice = "Type hydra/launcher=local or hydra/launcher=slurm, or install its plugin"
+            raise UserError(f"hydra.launcher._target_={target}: no installed plugin has this class.\n{advice}")
         try:
             from sweeps.launchers.batch import run_locked
 

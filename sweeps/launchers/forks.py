@@ -103,8 +103,9 @@ class Forks:
             code = self._wait_for_exit()
             self._deaths = 0 if self.ready else self._deaths + 1
             if not self.ready and (code >= 0 or self._deaths == 3):
-                reason = f"it was killed by signal {-code}" if code < 0 else "".join(last_lines(self._log, 1))
-                problem = f"hydra.launcher.preload={self._preload} cannot be imported: {reason}"
+                ended = f"it was killed by signal {-code}" if code < 0 else f"it ended with exit code {code}"
+                last = "".join(last_lines(self._log, 1)).strip() if code > 0 else ""
+                problem = f"hydra.launcher.preload={self._preload} cannot be imported: {last or ended}"
                 raise UserError(f"{problem}\nSee {self._log}") from None
             self.ready = False
             self.open()

@@ -37,11 +37,12 @@ class Machine:
         if settings.nodes > 1:
             advice = f"Train in ranks={settings.nodes} processes here, or {_ON_A_CLUSTER}"
             raise UserError(f"nodes={settings.nodes}: this machine is one node.\n{advice}")
-        held = gpus_on_node(settings, settings.gpus_per_node)
+        gpu_count = settings.gpus_per_node or 0
+        held = gpus_on_node(settings, gpu_count)
         rank_cores, ranks = self._cores_per_rank(settings), settings.tasks_per_node
         cores_name = "cpus_per_task" if ranks == 1 else f"{ranks} ranks of {rank_cores} cores"
         for name, required, available, unit in (
-            ("gpus", settings.gpus_per_node, len(self.gpus), "GPUs"),
+            ("gpus", gpu_count, len(self.gpus), "GPUs"),
             (cores_name, rank_cores * ranks, len(self.cores), "CPU cores"),
             ("mem_gb", settings.mem_gb or 0, math.floor(self.memory_gb), "GB of memory"),
         ):
@@ -54,7 +55,7 @@ class Machine:
     def _cores_per_rank(self, settings: LocalLauncherConf) -> int:
         if settings.cpus_per_task is not None:
             return settings.cpus_per_task
-        count, every = settings.gpus_per_node, len(self.gpus)
+        count, every = settings.gpus_per_node or 0, len(self.gpus)
         sharers = settings.tasks_per_node * settings.trials_per_gpu
         return max(1, len(self.cores) * count // every // sharers) if 0 < count <= every else 1
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from hydra.utils import get_object
 from omegaconf import DictConfig
 
 from sweeps.choose import Chooser, warm_start
@@ -23,7 +23,7 @@ from sweeps.record.writer import Record
 from sweeps.settings import SweeperConf
 from sweeps.study.reading import read_study
 from sweeps.trial.job import Objective, Point
-from sweeps.wording import counted
+from sweeps.wording import counted, reason
 
 if TYPE_CHECKING:
     from sweeps.choose.sampler.fed_study import FedStudy
@@ -194,8 +194,8 @@ def _count_up_to(limit: int | None, space: SearchSpace, settings: SweeperConf) -
 def _import_custom_space(settings: SweeperConf) -> Callable[..., Any] | None:
     name = settings.custom_search_space
     try:
-        return get_object(name) if name else None
-    except ImportError as error:
-        problem = f"{name} cannot be imported: {str(error).splitlines()[-1]}"
+        return resolve_name(name) if name else None
+    except (Exception, SystemExit) as error:  # because the user's module may raise anything
+        problem = f"{name} cannot be imported: {reason(error)}"
         advice = "Type my_package.my_module.function, and start the command in the folder of my_package"
         raise UserError(f"hydra.sweeper.custom_search_space={problem}.\n{advice}") from error

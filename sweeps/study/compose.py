@@ -54,8 +54,8 @@ class Composer:
                 hydra_parts.set_output_dir(config)
             return config
         except (HydraException, OmegaConfBaseException) as error:
-            kept = self._composed.get(groups)  # not `config`, in which some values are set
-            chosen = pickle.loads(kept) if kept else self._master  # noqa: S301
+            pickled = self._composed.get(groups)  # not `config`, in which some values are set
+            chosen = pickle.loads(pickled) if pickled else self._master  # noqa: S301
             raise UserError(explain(error, chosen)) from error
 
     def parse(self, lines: Sequence[str]) -> list[Override]:

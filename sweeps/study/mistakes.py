@@ -153,7 +153,7 @@ def _shorten(error: Exception, lines: list[str], config: DictConfig) -> str:
     """Return the key that an error is about, and the first two lines of its message."""
     full_keys = [line.removeprefix("full_key: ") for line in lines if line.startswith("full_key: ")]
     key = next(iter(full_keys), "") or getattr(error, "full_key", None)
-    message = [line for line in lines if line and not line.startswith(_NOTES)]
+    message = [line for line in lines if line and not line.startswith(_NOTES)] or [type(error).__name__]
     if message[0].startswith("Interpolation key '"):
         message[0] += "." + _advise_key(message[0].split("'")[1], config)
     return (f"{key}: " if key else "") + "\n".join(message[:2])[:_MOST_LETTERS]

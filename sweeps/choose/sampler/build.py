@@ -20,6 +20,7 @@ from optuna.samplers import BaseSampler, CmaEsSampler, QMCSampler, TPESampler
 from sweeps.errors import UserError
 from sweeps.hydra_parts import call_target
 from sweeps.record.space import SearchSpace, text_of
+from sweeps.wording import reason
 
 _LEAST: Mapping[type, Mapping[str, int]] = {
     BaseSampler: {"seed": 0},
@@ -65,8 +66,8 @@ def _resolve(kind: str, name: str) -> Any:
     try:
         return resolve_name(name)
     except (Exception, SystemExit) as error:  # because the user's module may raise anything
-        reason = (str(error).splitlines() or [type(error).__name__])[0] if name else "it names nothing"
-        problem = f"hydra.sweeper.{kind}._target_={name}: it cannot be imported: {reason}"
+        words = reason(error) if name else "it names nothing"
+        problem = f"hydra.sweeper.{kind}._target_={name}: it cannot be imported: {words}"
         advice = f"Type the name of a class with its module, or in its place hydra/sweeper/{kind}={_USUAL[kind]}"
         raise UserError(f"{problem}.\n{advice}") from error
 
