@@ -48,8 +48,8 @@ class Config:
     title: str = "${dataset.title}"
     of_main: str = "${late:1}"
     raises: str = "${leave_trace:resolved}"
-    here: str = "${there}"
-    there: str = "${here}"
+    circle: str = "${other_circle}"
+    other_circle: str = "${circle}"
     year: str = "${now:%Y}"
     target: Any = field(default_factory=lambda: {"_target_": "nothing.there", "x": "${..x}"})
 
