@@ -131,13 +131,15 @@ def _limit_trials(hydra: Any, limit: Any) -> None:
 
 
 def _take(section: DictConfig, names: Iterable[str]) -> dict[str, Any]:
-    """Remove settings from a section, and return those with a value, as written."""
+    """Remove settings from a section, and all foreign ones without a value. Return those with a value, as written."""
     written: Any = OmegaConf.to_container(section)
-    for name in names:
-        if name in written:
-            with read_write(section), open_dict(section):
+    taken = {name: written[name] for name in names if written.get(name) is not None}
+    kind: Any = OmegaConf.get_type(section)
+    with read_write(section), open_dict(section):
+        for name in foreign_names(kind):
+            if name in taken or (name in written and written[name] is None):
                 del section[name]
-    return {name: written[name] for name in names if written.get(name) is not None}
+    return taken
 
 
 def _set(section: DictConfig, name: str, value: Any) -> None:

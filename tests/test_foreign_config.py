@@ -187,6 +187,7 @@ def test_settings_of_other_plugins(
     read(hydra.sweeper, SweeperConf)
     read(hydra.launcher, LocalLauncherConf if launcher == "local" else SlurmLauncherConf)
     assert adopt(hydra) == []
+    assert not {*hydra.launcher, *hydra.sweeper} & {"backend", "name", "max_batch_size"}
 
 
 @pytest.mark.parametrize(

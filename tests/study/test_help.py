@@ -1,13 +1,13 @@
 """What `--help` says: every setting, from the dataclasses, and how many trials run at a time."""
 
 from collections.abc import Callable
-from dataclasses import fields
 
 import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 import trainers.config.schema  # noqa: F401 - what conf/config.yaml starts from
+from sweeps.foreign_names import own_names
 from sweeps.launchers import machine
 from sweeps.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf
 from sweeps.study import help as sweeps_help
@@ -32,7 +32,7 @@ def config(monkeypatch: pytest.MonkeyPatch) -> Compose:
 @pytest.mark.parametrize("kind", [SweeperConf, LocalLauncherConf, SlurmLauncherConf])
 def test_every_setting_is_described(kind: type, config: Compose) -> None:
     described, shown = sweeps_help.descriptions(kind), sweeps_help.text(_root_=config())
-    assert list(described) == [setting.name for setting in fields(kind) if setting.name[0] != "_"]
+    assert list(described) == [name for name in own_names(kind) if name[0] != "_"]
     for name, text in described.items():
         assert text.endswith("."), name
         assert text.split()[0] in shown
