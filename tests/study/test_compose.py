@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 import trainers.config.schema  # noqa: F401 - registers the schema that conf/config.yaml starts from
 from sweeps.errors import UserError
+from sweeps.foreign_settings import adopt
 from sweeps.hydra_parts import call_target
 from sweeps.record.grammar import parse
 from sweeps.settings import SweeperConf
@@ -84,6 +85,7 @@ def test_composed_config_equals_that_of_hydra(
 ) -> None:
     hydras = loader.load_sweep_config(master, overrides)
     hydras.hydra.job.id, hydras.hydra.job.num = "sweep_4", 4
+    adopt(hydras.hydra)
     for _ in range(2):  # the second time from what was kept
         ours = composer.compose(overrides, 4)
         assert OmegaConf.to_container(ours) == OmegaConf.to_container(hydras)
