@@ -5,11 +5,14 @@ https://github.com/facebookresearch/hydra/tree/main/plugins. A setting with an e
 removed, and named once. The chosen group decides what runs, not a `_target_` or a sampler that a file sets.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
+import yaml
 from hydra.core.plugins import Plugins
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.errors import UserError
 from sweeps.foreign_names import OfJoblib, OfSubmitit, OfSweepers, foreign_names
@@ -26,6 +29,7 @@ _LAUNCHERS = (
     f"{_CORE}.basic_launcher.BasicLauncher",
 )
 """The classes in whose place ours run, if our groups are chosen."""
+_FOLLOWS_SECTION = re.compile(r"\$\{oc\.select:(\w+)\.[\w.]+,(.*)\}")
 _GRID = "optuna.samplers.GridSampler"
 _DEFAULT = "sweeps.choose.sampler.build.DefaultSampler"
 
@@ -38,13 +42,29 @@ def adopt(hydra: DictConfig) -> list[str]:
     unused: list[str] = []
     notes: list[str] = []
     if OmegaConf.get_type(hydra, "launcher") in (LocalLauncherConf, SlurmLauncherConf):
+        _follow_only_sections(hydra.launcher)
         unused += _adopt_launcher(hydra)
     if OmegaConf.get_type(hydra, "sweeper") is SweeperConf:
+        _follow_only_sections(hydra.sweeper)
         unused += _adopt_sweeper(hydra.sweeper)
         notes += _adopt_sampler(hydra)
     if unused:
         notes.append(f"{', '.join(unused)}: of another plugin, without effect here")
     return notes
+
+
+def _follow_only_sections(settings: DictConfig) -> None:
+    """Set the default of settings that follow a section of the app, if that section cannot be resolved here."""
+    config: Any = settings._get_root()
+    written: Any = OmegaConf.to_container(settings)
+    for name, value in written.items():
+        match = _FOLLOWS_SECTION.fullmatch(str(value))
+        if match is None:
+            continue
+        try:
+            OmegaConf.select(config, match[1])
+        except OmegaConfBaseException:
+            _set(settings, name, yaml.safe_load(match[2]))
 
 
 def _adopt_launcher(hydra: DictConfig) -> list[str]:

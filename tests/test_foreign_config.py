@@ -169,6 +169,8 @@ NO_EFFECT = "of another plugin, without effect here"
         ("{sweeper: {sampler: null}}", "optuna local", "sweeper.sampler._target_", DEFAULT, None),
         (f"{{sweeper: {{sampler: {{_target_: {GRID}}}}}}}", "optuna local", "sweeper.sampler._target_", GRID, None),
         ("{sweeper: {sampler: null}}", "grid local", "sweeper.sampler", None, None),
+        ("{}\nloss: ${nowhere}", "grid local", "sweeper.direction", "minimize", None),
+        ("{}\ntrainer: ${oc.env:NO_SUCH_VARIABLE}", "grid slurm", "launcher.nodes", 1, None),
     ],
 )  # fmt: skip
 def test_settings_of_other_plugins(

@@ -65,6 +65,8 @@ def _adopt(config: DictConfig, is_sweep: bool) -> None:
     """Take over settings of other plugins. Print those without effect if a sweep starts; exit with 2 on a mistake."""
     try:
         notes = adopt(config.hydra)
+        if is_sweep and OmegaConf.get_type(config.hydra, "sweeper") is SweeperConf:
+            read(config.hydra.sweeper, SweeperConf)  # because Hydra does not explain what it cannot resolve
     except UserError as error:
         show_traceback(error)
         print(error, file=sys.stderr)

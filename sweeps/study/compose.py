@@ -128,7 +128,7 @@ def refuse_conflicts(hydra: DictConfig) -> None:
 def _check_ranks(config: DictConfig, launcher: DictConfig) -> None:
     """Raise UserError if the launcher would start other processes than the app's keys for nodes and ranks ask for."""
     for setting, key in _process_keys().items():
-        count, launched = OmegaConf.select(config, key), launcher.get(setting)
+        count, launched = _count(config, key), launcher.get(setting)
         if count is None or launched == count:
             continue
         name = source(config, key)
@@ -143,7 +143,16 @@ def _check_ranks(config: DictConfig, launcher: DictConfig) -> None:
 
 def processes(config: DictConfig) -> int:
     """Return the number of processes of a trial, by the app's keys for nodes and ranks."""
-    return math.prod(OmegaConf.select(config, key) or 1 for key in _process_keys().values())
+    return math.prod(_count(config, key) or 1 for key in _process_keys().values())
+
+
+def _count(config: DictConfig, key: str) -> Any:
+    """Return the value of a key; None without the key, and of a section that cannot be resolved here."""
+    try:
+        OmegaConf.select(config, key.partition(".")[0])
+    except OmegaConfBaseException:
+        return None
+    return OmegaConf.select(config, key)
 
 
 def _process_keys() -> dict[str, str]:
