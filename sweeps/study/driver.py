@@ -15,9 +15,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import ExitCode, UserError
 from sweeps.files import write_whole
-from sweeps.launchers.contract import pack_app
 from sweeps.record import plain
-from sweeps.record.definition import DONE, Definition, define, resume_line, write_or_check
+from sweeps.record.definition import DONE, Definition, define, write_or_check
 from sweeps.record.definition import read as read_definition
 from sweeps.record.place import resume_line
 from sweeps.record.study import StudySnapshot

@@ -44,14 +44,7 @@ def explain(error: Exception, config: DictConfig, typed: Sequence[str] = ()) -> 
     If choices of a group are among the words that were `typed`, only some of them may have a key that others lack.
     """
     if isinstance(error, OverrideParseException):
-        reasons = [line for line in error.message.splitlines() if " while evaluating " in line]
-        reason = f": {reasons[0].partition(' while evaluating ')[2]}" if reasons else ""
-        word = str(error.override)
-        problem = f"'{word}' cannot be read{reason}"
-        if section := _advise_section(word, config):
-            return f"{problem}.{section}"
-        advice = _advise_list(word) or _advise_zip(word, reason, config) or _advise_function(error.message, word)
-        return problem + (advice or f"\n{_GRAMMAR}")
+        return _explain_unreadable(error, config)
     lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines()]
     if lines[0].startswith("Could not override '"):
         to_add = lines[1].split(" use ")[-1]
@@ -65,6 +58,19 @@ def explain(error: Exception, config: DictConfig, typed: Sequence[str] = ()) -> 
     if lines[0].startswith("Sweeping over Hydra's configuration"):
         return _explain_hydra_sweep(lines[0].split("'", 2)[2].strip(" :'"))
     return _explain_choice(lines) or _shorten(error, lines, config)
+
+
+def _explain_unreadable(error: OverrideParseException, config: DictConfig) -> str:
+    """Return why Hydra's grammar does not allow a word, and what to type."""
+    reasons = [line for line in error.message.splitlines() if " while evaluating " in line]
+    reason = f": {reasons[0].partition(' while evaluating ')[2]}" if reasons else ""
+    word = str(error.override)
+    problem = f"'{word}' cannot be read{reason}"
+    if section := _advise_section(word, config):
+        return f"{problem}.{section}"
+
+    advice = _advise_list(word) or _advise_zip(word, reason, config) or _advise_function(error.message, word)
+    return problem + (advice or f"\n{_GRAMMAR}")
 
 
 def closest(word: str, words: Iterable[str]) -> str:

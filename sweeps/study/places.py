@@ -59,6 +59,6 @@ class Places:
         if self._numbers.get(path, number) != number:
             return True
         try:
-            return (read_json(path / "trial.json") or {}).get("number", number) != number
+            return bool((read_json(path / "trial.json") or {}).get("number", number) != number)
         except CorruptFile:
             return True
