@@ -5,13 +5,14 @@ import json
 import multiprocessing
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
+from PIL import Image, ImageOps
+from PIL.PngImagePlugin import PngInfo
 
 from tests.trainers.recorder import Recorder, compose, without_times
 from trainers.data import cache, images, sources
@@ -182,18 +183,24 @@ def test_augmentation_touches_the_training_set_alone(tmp_path: Path) -> None:
 
 
 def break_one(folder: Path) -> Path:
-    """Remove the last bytes of an image; the header stays valid."""
-    path = folder / "green" / "001.jpg"
-    path.write_bytes(path.read_bytes()[:-40])
+    """Damage the middle of an image; its header and its end stay valid."""
+    path = folder / "green" / "000.png"
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 20] = bytes(20)
+    path.write_bytes(content)
     return path
 
 
-def test_a_broken_image_is_named(tmp_path: Path, own_cache: Path) -> None:
+@pytest.mark.parametrize("small", [True, False], ids=["before", "in the first trial"])
+def test_a_broken_image_is_named(small: bool, tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write(tmp_path / "images")
     path = break_one(folder)
+    monkeypatch.setattr("trainers.data.channels.SMALL_BYTES", 10**6 * small)
     with pytest.raises(ValueError) as error:
         load(f"dataset.path={folder}")
-    assert str(error.value).startswith(f"{path} (")
+    assert str(error.value).startswith(f"{path} cannot be read as an image (")
+    assert str(error.value).count("\n") == 1
     assert "dataset.skip_broken=true" in str(error.value)
     assert not list(own_cache.glob("*/images.npy"))
 
@@ -201,6 +208,7 @@ def test_a_broken_image_is_named(tmp_path: Path, own_cache: Path) -> None:
 def test_a_broken_image_costs_one_pass(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write(tmp_path / "images")
     path = break_one(folder)
+    monkeypatch.setattr("trainers.data.channels.SMALL_BYTES", 0)
     settings = ("dataset=image_folder", "dataset.size=8", "batch_size=4", f"dataset.path={folder}")
     cfg = compose(*settings)
     passes: list[str] = []
@@ -220,15 +228,16 @@ def test_a_broken_image_costs_one_pass(tmp_path: Path, own_cache: Path, monkeypa
 def test_an_image_that_cannot_be_read_today_may_be_tomorrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write(tmp_path / "images", each=2)
     path = break_one(folder)
+    monkeypatch.setattr("trainers.data.channels.SMALL_BYTES", 0)
 
     def unreadable(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as disk:
-        disk.setattr("trainers.data.images._by_pillow", unreadable)
+        disk.setattr("PIL.Image.Image.convert", unreadable)
         with pytest.raises(ValueError, match="Input/output error"):
             load(f"dataset.path={folder}")
-    with pytest.raises(ValueError, match=f"{path.name}.*truncated"):
+    with pytest.raises(ValueError, match=rf"{path.name} cannot be read as an image \((?!Input)"):
         load(f"dataset.path={folder}")
 
 
@@ -238,8 +247,144 @@ def test_a_broken_image_is_left_out_and_counted(tmp_path: Path, capsys: pytest.C
     for _ in range(2):
         loaded = load(f"dataset.path={folder}", "dataset.skip_broken=true")
         assert loaded.skipped == 1
-        assert sorted([*loaded.training_rows, *loaded.validation_rows]) == [r for r in range(30) if r != 11]
+        assert sorted([*loaded.training_rows, *loaded.validation_rows]) == [r for r in range(30) if r != 10]
         assert f"skipped 1 of 30 images, first {path}" in capsys.readouterr().out
+
+
+def png_with_text(path: Path, characters: int) -> None:
+    text = PngInfo()
+    text.add_text("XML:com.adobe.xmp", "x" * characters, zip=True)
+    Image.new("RGB", (9, 9)).save(path, pnginfo=text)
+
+
+def damage(image_format: str, cut: slice) -> Callable[[Path], None]:
+    def write_damaged(path: Path) -> None:
+        Image.effect_noise((40, 40), 90).convert("RGB").save(path, image_format)
+        path.write_bytes(path.read_bytes()[cut])
+
+    return write_damaged
+
+
+def write_bomb(path: Path) -> None:
+    Image.new("1", (14_000, 14_000)).save(path)
+
+
+def write_gif_without_size(path: Path) -> None:
+    path.write_bytes(b"GIF89a" + bytes(7))
+
+
+def write_bmp_without_planes(path: Path) -> None:
+    path.write_bytes(b"BM" + bytes(12) + (40).to_bytes(4, "little") + b"\xff" * 36)
+
+
+BROKEN: dict[str, Callable[[Path], object]] = {
+    "bomb.png": write_bomb,
+    "text.png": lambda path: png_with_text(path, 70 * 2**20),
+    "cut.png": damage("PNG", slice(0, -60)),
+    "cut.jpg": damage("JPEG", slice(0, -60)),
+    "cut.gif": damage("GIF", slice(0, -60)),
+    "cut.bmp": damage("BMP", slice(0, -60)),
+    "header.png": damage("PNG", slice(0, 20)),
+    "header.jpg": damage("JPEG", slice(0, 20)),
+    "header.gif": write_gif_without_size,
+    "header.bmp": write_bmp_without_planes,
+    "short.bmp": damage("BMP", slice(0, 20)),
+    "empty.png": Path.touch,
+    "text.jpg": lambda path: path.write_text("no image"),
+    "link.png": lambda path: path.symlink_to("/nonexistent/x.png"),
+    "loop.png": lambda path: path.symlink_to(path),
+    "pipe.png": os.mkfifo,
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_any_file_that_is_no_image_is_named_or_left_out(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainers.data.channels.SMALL_BYTES", 0)
+    folder = write(tmp_path / "images", each=3)
+    path = folder / "red" / name
+    BROKEN[name](path)
+    with pytest.raises(ValueError) as refusal:
+        compose("dataset=image_folder", "dataset.size=8", "batch_size=4", f"dataset.path={folder}")
+    problem, remedy = str(refusal.value).splitlines()
+    assert problem.startswith(f"{path} cannot be read as an image (")
+    assert "dataset.skip_broken=true" in remedy
+    loaded = load(f"dataset.path={folder}", "dataset.skip_broken=true")
+    assert (loaded.skipped, len(loaded.training_rows) + len(loaded.validation_rows)) == (1, 9)
+
+
+def test_sound_images_of_all_kinds_are_read(tmp_path: Path) -> None:
+    folder = write(tmp_path / "images", each=3)
+    red = folder / "red"
+    png_with_text(red / "long.png", 3_000_000)
+    (red / "folder.png").mkdir()
+    os.rename(red / "000.png", os.fsencode(red) + b"/caf\xe9.png")
+    for mode in ("1", "L", "LA", "P", "RGBA", "I;16"):
+        Image.new(mode, (9, 9)).save(red / f"{mode}.png")
+    Image.new("CMYK", (9, 9)).save(red / "cmyk.jpg")
+    frames = [Image.new("RGB", (9, 9), colour) for colour in ("red", "blue")]
+    for name in ("animated.png", "animated.gif"):
+        frames[0].save(red / name, save_all=True, append_images=frames[1:])
+    loaded = load(f"dataset.path={folder}", "dataset.channels=3")
+    assert (loaded.skipped, len(loaded.y)) == (0, 9 + 10)
+
+
+def test_link_to_a_folder_around_it_is_refused(tmp_path: Path) -> None:
+    folder = write(tmp_path / "images", each=3)
+    (folder / "red" / "again").symlink_to(folder)
+    with pytest.raises(ValueError, match=r"red/again is a link to a folder that contains it\.\nRemove this link"):
+        load(f"dataset.path={folder}")
+
+
+@pytest.mark.parametrize("kind", ["jpg", "png"])
+def test_images_are_turned_upright(kind: str, tmp_path: Path) -> None:
+    pixels = np.zeros((8, 8, 3), np.uint8)
+    pixels[:2] = 255
+    pixels[:, :4, 0] = 200
+    for name in ("a", "b"):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        for orientation in range(1, 9):
+            exif = Image.Exif()
+            exif[0x0112] = orientation
+            path = tmp_path / "images" / name / f"{orientation}.{kind}"
+            Image.fromarray(pixels).save(path, exif=exif, quality=100, subsampling=0)
+    loaded = pixels_of(load(f"dataset.path={tmp_path}/images"))
+    for row in range(8):
+        with Image.open(tmp_path / "images" / "a" / f"{row + 1}.{kind}") as image:
+            expected = np.asarray(ImageOps.exif_transpose(image))
+        np.testing.assert_allclose(loaded[row].astype(int), expected, atol=9)
+
+
+@pytest.mark.parametrize(
+    ("peak", "white"), [(200, 255), (900, 1023), (4_095, 4_095), (16_000, 16_383), (65_535, 65_535)]
+)
+@pytest.mark.parametrize("settings", [(), ("dataset.channels=3",)])
+def test_images_of_16_bits_have_one_scale(
+    peak: int, white: int, settings: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, values in (("a", (0, peak // 2)), ("b", (peak // 4, peak))):
+        for split in ("train", "test"):
+            (tmp_path / "images" / split / name).mkdir(parents=True)
+            for value in values:
+                pixels = np.full((8, 8), value, np.uint16)
+                Image.fromarray(pixels).save(tmp_path / "images" / split / name / f"{value:05}.png")
+    loaded = load(f"dataset.path={tmp_path}/images", *settings)
+    values = pixels_of(loaded)[:4, 0, 0, 0]
+    np.testing.assert_allclose(values, np.array([0, peak // 2, peak // 4, peak]) * 255 / white, atol=0.51)
+    assert f"at most {peak:,}: {white:,} is white" in capsys.readouterr().out
+
+
+def test_class_is_one_class_however_its_name_is_composed(tmp_path: Path) -> None:
+    folder = write(tmp_path / "images", each=3, splits=("train", "test"))
+    (folder / "train" / "red").rename(folder / "train" / "caf\u00e9")
+    (folder / "test" / "red").rename(folder / "test" / "cafe\u0301")
+    loaded = load(f"dataset.path={folder}")
+    assert loaded.classes == ("blue", "caf\u00e9", "green")
+    assert [len(loaded.y), *np.bincount(loaded.y)] == [18, 6, 6, 6]
+    (folder / "test" / "blue").rename(folder / "test" / "caf\u00e9")
+    with pytest.raises(ValueError, match=r"(?s)twice: 'cafe\\u0301' and 'caf\\xe9'\.\nMove"):
+        load(f"dataset.path={folder}")
 
 
 def test_class_without_readable_images_is_reported(tmp_path: Path) -> None:

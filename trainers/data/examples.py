@@ -9,6 +9,7 @@ import numpy as np
 
 from trainers.config import augment
 from trainers.config.ranges import CACHE_GB, Number, reserved
+from trainers.data import channels as image_channels
 from trainers.data import listing, npz
 
 DEFAULT_SIZE = 128
@@ -115,7 +116,7 @@ def _examine_folder(dataset: Mapping[str, Any]) -> Examples:
     size = image_size(dataset.get("size"))
     channels = listing.cached_channels(images, size, dataset)
     if channels is None:
-        channels = listing.count_channels(images, dataset.get("channels"), bool(dataset.get("skip_broken")))
+        channels = image_channels.count_channels(images, dataset.get("channels"), bool(dataset.get("skip_broken")))
     train, validation, test = images.splits.values()
     return Examples(train, (*size, channels), validation, test, 1, images.path)
 

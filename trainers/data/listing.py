@@ -1,12 +1,11 @@
-"""Classes, split and files of a folder of images, and the channels in the files' headers."""
+"""Classes, split and files of a folder of images."""
 
 import hashlib
 import os
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ IMAGES = "images.npy"
 REFUSED = ".refused"
 """Suffix of the file with the reason why an entry of the cache cannot be made."""
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
-FORMATS = ("JPEG", "PNG", "BMP", "GIF")
 READ = "JPEG, PNG, BMP or GIF"
 NOT_READ = (".webp", ".tif", ".tiff", ".heic", ".avif", ".jp2", ".psd", ".svg")
 SPLITS = {
@@ -26,9 +24,8 @@ SPLITS = {
     **dict.fromkeys(("test", "testing"), "test"),
 }
 """Parts of a split, by folder name in lower case."""
-CHANNELS = {"1": 1, "L": 1, "I": 1, "I;16": 1, "F": 1, "LA": 2, "La": 2, "PA": 4, "RGBA": 4, "RGBa": 4}
-"""Channels of an image by its mode in Pillow; 3 for other modes."""
-REMEDY = "Repair or remove it, or use dataset.skip_broken=true to skip and count all such files"
+DECODER = 2
+"""Number of the way of decoding, to be increased when it changes, because older entries of the cache differ."""
 
 
 class Undecodable(ValueError):
@@ -46,10 +43,15 @@ class Listing:
     splits: Mapping[str, int]  # images in train, validation, test
     digest: str  # hash of names, sizes and times of the files
     times: Mapping[str, int]  # modification time of each folder (ns)
+    size_bytes: int  # of all files
+
+    def file(self, row: int) -> str:
+        """Return the path of a file, to open it."""
+        return str(Path(self.path) / self.files[row])
 
     def name(self, row: int) -> str:
-        """Return the path of a file."""
-        return str(Path(self.path) / self.files[row])
+        """Return the path of a file, to print it."""
+        return _printable(self.file(row))
 
 
 _listings: dict[str, Listing] = {}
@@ -83,42 +85,83 @@ def list_images(path: object) -> Listing:
             f"dataset.path={path} {problem} (working directory: {Path.cwd()}).\n"
             "Choose a folder that contains a subfolder for each class"
         )
+    try:
+        return _list(root)
+    except OSError as error:
+        raise ValueError(
+            f"dataset.path={path} cannot be read ({error}).\nMake it readable, or choose another folder"
+        ) from error
+
+
+def _list(root: Path) -> Listing:
     times: dict[str, int] = {}
     parts = _split_folders(root, _subfolders(root, times))
     train = root / parts["train"]
-    classes = tuple(_subfolders(train, times))
+    folders = _class_folders(train, times)
+    classes = tuple(folders)
     _check_classes(train, classes)
     files: list[str] = []
     labels: list[int] = []
     counts = dict.fromkeys(("train", "validation", "test"), 0)
+    size_bytes = 0
     digest = hashlib.blake2b(digest_size=12)
     for split in (name for name in counts if name in parts):
-        for label, file, stat in _part(root / parts[split], train, classes, times):
-            files.append(os.path.relpath(file, root))
+        for label, image in _part(root / parts[split], train, classes, times):
+            files.append(os.path.relpath(image.path, root))
             labels.append(label)
             counts[split] += 1
-            digest.update(f"{files[-1]}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode(errors="surrogateescape"))
-    return Listing(str(root), classes, tuple(files), tuple(labels), counts, digest.hexdigest(), times)
+            size, changed_ns = _size_and_time(image)
+            size_bytes += size
+            digest.update(f"{files[-1]}\0{size}\0{changed_ns}\n".encode(errors="surrogateescape"))
+    return Listing(
+        str(root), classes, tuple(files), tuple(labels), counts, digest.hexdigest(), times, size_bytes=size_bytes
+    )
+
+
+def _class_folders(folder: Path, times: dict[str, int]) -> dict[str, str]:
+    """Return the folder of each class, by the class's name.
+
+    Names are composed (Unicode's NFC), because macOS writes é as e and an accent. Raises ValueError if two are equal.
+    """
+    folders: dict[str, str] = {}
+    for name in _subfolders(folder, times):
+        composed = _printable(unicodedata.normalize("NFC", name))
+        if composed in folders:
+            raise ValueError(
+                f"{folder} contains class {composed!r} twice: {folders[composed]!a} and {name!a}.\n"
+                "Move the images into one of these folders, and remove the other"
+            )
+        folders[composed] = name
+    return dict(sorted(folders.items()))
 
 
 def _part(
     folder: Path, train: Path, classes: tuple[str, ...], times: dict[str, int]
-) -> Iterator[tuple[int, str, os.stat_result]]:
-    """Yield label, file and stat of each image in a part of the split."""
-    names = _subfolders(folder, times)
-    if not names:
+) -> Iterator[tuple[int, os.DirEntry[str]]]:
+    """Yield label and file of each image in a part of the split."""
+    folders = _class_folders(folder, times)
+    if not folders:
         raise ValueError(f"{folder} is empty.\nRemove it, or add a folder for each class")
-    for name in names:
+    for name, class_folder in folders.items():
         if name not in classes:
             raise ValueError(
                 f"{folder / name}: there is no class {name!r} in {train}. Add it there, or remove this folder"
             )
-        images = list(_images(folder / name, times))
+        images = list(_images(folder / class_folder, times))
         if not images:
             raise ValueError(f"{folder / name} contains no image; a class needs at least one ({READ})")
         label = classes.index(name)
         for image in images:
-            yield label, image.path, image.stat()
+            yield label, image
+
+
+def _size_and_time(image: os.DirEntry[str]) -> tuple[int, int]:
+    """Return size (bytes) and modification time (ns) of a file, or of a link to a file that does not exist."""
+    try:
+        status = image.stat()
+    except OSError:
+        status = image.stat(follow_symlinks=False)
+    return status.st_size, status.st_mtime_ns
 
 
 def list_images_once(path: object) -> Listing:
@@ -127,62 +170,6 @@ def list_images_once(path: object) -> Listing:
     if listing is None or any(_mtime_ns(folder) != time for folder, time in listing.times.items()):
         listing = _listings[str(path)] = list_images(path)
     return listing
-
-
-@lru_cache(maxsize=4)
-def count_channels(listing: Listing, convert_to: int | None, skip_broken: bool) -> int:
-    """Return the channels of all images, from their headers: `convert_to`, or if it is None the common number.
-
-    Raises ValueError, for the user, with the first file that is no image or that differs in channels from the majority.
-    """
-    channels: dict[int, int] = {}
-    for row in range(len(listing.files)):
-        try:
-            channels[row] = header_channels(listing.name(row))
-        except OSError as error:
-            if not skip_broken:
-                damaged = "cannot identify" in str(error)
-                reason = "its header is damaged, or it is of another format" if damaged else error
-                raise ValueError(f"{listing.name(row)} cannot be read as an image ({reason})\n{REMEDY}") from None
-    if not channels:
-        raise _nothing_readable(listing)
-    check_each_class(listing, channels)
-    if convert_to is not None:
-        return convert_to
-    usual, count = Counter(channels.values()).most_common(1)[0]
-    odd = next((row for row, depth in channels.items() if depth != usual), None)
-    if odd is not None:
-        raise ValueError(
-            f"{listing.name(odd)} has {channels[odd]} channel{'s' * (channels[odd] > 1)}, but {count} of "
-            f"{len(listing.files)} images have {usual}\n"
-            "Use dataset.channels=3 (colour) or dataset.channels=1 (grey) to convert all images"
-        )
-    if usual == 2:
-        raise ValueError(f"{listing.name(next(iter(channels)))} is grey and transparent. Use dataset.channels=1, or 3")
-    return usual
-
-
-def check_each_class(listing: Listing, rows: Collection[int]) -> None:
-    """Raise Undecodable unless the readable files, `rows`, contain a training image of each class."""
-    labels = {listing.labels[row] for row in rows if row < listing.splits["train"]}
-    missing = next((name for label, name in enumerate(listing.classes) if label not in labels), None)
-    if missing is not None:
-        raise Undecodable(
-            f"{listing.path}: no training image of class {missing!r} can be read, so skip_broken=true would skip all\n"
-            "Repair an image, or remove the folder of this class"
-        )
-
-
-def first_channels(listing: Listing) -> int:
-    """Return the channels of the first image with a readable header, for a folder whose images agree."""
-    for row in range(len(listing.files)):
-        with suppress(OSError):
-            return header_channels(listing.name(row))
-    raise _nothing_readable(listing)
-
-
-def _nothing_readable(listing: Listing) -> ValueError:
-    return ValueError(f"dataset.path={listing.path}: none of its {len(listing.files)} images can be read")
 
 
 def cache_folder(setting: str | None) -> Path:
@@ -197,7 +184,7 @@ def cache_folder(setting: str | None) -> Path:
 def entry_name(listing: Listing, size: tuple[int, int], settings: Mapping[str, Any]) -> str:
     """Return the name of the cache entry with the decoded images of a folder."""
     mode = f"{settings.get('channels') or 'same'}{'-skip' if settings.get('skip_broken') else ''}"
-    return f"{listing.digest}-{size[0]}x{size[1]}-{mode}"
+    return f"{listing.digest}-{size[0]}x{size[1]}-{mode}-{DECODER}"
 
 
 def cached_channels(listing: Listing, size: tuple[int, int], settings: Mapping[str, Any]) -> int | None:
@@ -244,6 +231,8 @@ def _images(folder: Path, times: dict[str, int]) -> Iterator[os.DirEntry[str]]:
     for entry in _sorted(folder):
         if entry.name.startswith("."):
             continue
+        if entry.is_symlink() and Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(entry.path)):
+            raise ValueError(f"{entry.path} is a link to a folder that contains it.\nRemove this link")
         if entry.is_dir():
             yield from _images(Path(entry.path), times)
         elif entry.name.lower().endswith(SUFFIXES):
@@ -257,16 +246,13 @@ def _sorted(folder: Path) -> list[os.DirEntry[str]]:
         return sorted(entries, key=lambda entry: entry.name)
 
 
+def _printable(path: str) -> str:
+    """Return a name that can be printed: a byte that is no UTF-8 as its escape."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
 def _mtime_ns(folder: str) -> int | None:
     try:
         return Path(folder).stat().st_mtime_ns
     except OSError:
         return None
-
-
-def header_channels(path: str) -> int:
-    """Return the channels of an image, from its header. Raises OSError."""
-    from PIL import Image
-
-    with Image.open(path, formats=FORMATS) as image:
-        return 3 if image.format == "GIF" else CHANNELS.get(image.mode, 3)
