@@ -7,7 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from tests.trainers.recorder import Recorder, compose
 from trainers.data import dataset as data
-from trainers.data import sources
+from trainers.data import npz, sources
 from trainers.data.arrays import epoch_order
 from trainers.trainer import train
 
@@ -51,13 +51,79 @@ def test_labels_of_a_local_file(shape: tuple[int, ...], dtype: type, tmp_path: P
     assert loaded.x.dtype == np.uint8  # scaled a batch at a time
 
 
-@pytest.mark.parametrize("labels", [np.linspace(0, 1, 12), np.eye(12, dtype=np.int32)], ids=["float", "one-hot"])
-def test_labels_that_are_no_classes(labels: np.ndarray, tmp_path: Path) -> None:
+CLASSES = np.arange(12) % 3
+
+
+@pytest.mark.parametrize(
+    "labels, kind",
+    [
+        (np.eye(3, dtype=np.int32)[CLASSES], "as one-hot, by argmax"),
+        (np.eye(3)[CLASSES], "as one-hot, by argmax"),
+        (np.eye(3, dtype=bool)[CLASSES], "as one-hot, by argmax"),
+        (CLASSES == 1, "as 0 and 1"),
+        ((CLASSES == 1)[:, None], "as 0 and 1"),
+        (CLASSES.astype(np.float64), "as whole numbers"),
+        (CLASSES.astype(np.float32)[:, None], "as whole numbers"),
+    ],
+)
+def test_labels_of_other_kinds_are_taken(
+    labels: np.ndarray, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_npz(tmp_path / "mine.npz", labels)
-    mine = section(_target_="trainers.data.sources.npz", path=str(tmp_path / "mine.npz"))
-    with pytest.raises(ValueError, match=r"(?s)one whole number >= 0 per example.*dataset.task=regression"):
-        data.load(mine, "classification", seed=0)
-    assert data.load(mine, "regression", seed=0).y.shape == labels.reshape(12, -1).shape
+    cfg = compose("dataset=npz", f"dataset.path={tmp_path}/mine.npz", "batch_size=4")
+    loaded = data.load(cfg.dataset, "classification", seed=0)
+    expected = CLASSES == 1 if kind == "as 0 and 1" else CLASSES
+    assert loaded.y.tolist() == expected.astype(int).tolist()
+    assert loaded.y_test.tolist() == loaded.y.tolist()
+    said = capsys.readouterr().out
+    assert said.count("y_train is ") == 1
+    assert kind in said
+
+
+@pytest.mark.parametrize(
+    "labels, message",
+    [
+        (np.linspace(0, 1, 12), r"(?s)y_train\[1\] is 0.09.*10 of 12.*dataset.task=regression loss=mse"),
+        (np.where(CLASSES == 1, np.nan, CLASSES), r"(?s)y_train\[1\] is nan.*4 of 12.*\n(Correct|Remove)"),
+        (np.eye(3)[CLASSES] * 0.9, r"(?s)not one-hot.*\n.*argmax"),
+        (np.ones((12, 3), int), r"(?s)not one-hot: row 0 has 3 ones.*\n.*argmax"),
+        (np.array(["cat", "dog"] * 6), r"(?s)y_train\[0\] is the text 'cat'.*numpy.unique"),
+        (CLASSES - 1.0, r"y_train\[0\] is -1"),
+        (CLASSES * 2.0, r"no example of class 1"),
+    ],
+)
+def test_labels_that_are_no_classes(labels: np.ndarray, message: str, tmp_path: Path) -> None:
+    write_npz(tmp_path / "mine.npz", labels)
+    with pytest.raises(ValueError, match=message):
+        compose("dataset=npz", f"dataset.path={tmp_path}/mine.npz", "batch_size=4")
+    if labels.dtype.kind == "f" and np.isfinite(labels).all():
+        mine = section(_target_="trainers.data.sources.npz", path=str(tmp_path / "mine.npz"))
+        assert data.load(mine, "regression", seed=0).y.shape == labels.reshape(12, -1).shape
+
+
+@pytest.mark.parametrize("array", ["x_train", "y_train", "x_test", "y_test"])
+@pytest.mark.parametrize("value, said", [(np.nan, "nan"), (np.inf, "inf"), (-np.inf, "-inf"), (1e39, "too large")])
+def test_values_that_cannot_be_trained_are_named(array: str, value: float, said: str, tmp_path: Path) -> None:
+    arrays = {
+        name: np.ones((12, 5) if name[0] == "x" else (12,)) for name in ("x_train", "y_train", "x_test", "y_test")
+    }
+    arrays[array][3:5] = value
+    wrong = arrays[array][3:5].size
+    position = "3, 0" if array[0] == "x" else "3"
+    path = str(tmp_path / "mine.npz")
+    for order in ("C", "F"):
+        np.savez(path, **{name: np.asarray(values, order=order) for name, values in arrays.items()})  # type: ignore[call-overload]
+        for check in (
+            lambda: npz.check_values(path),
+            lambda: data.load(section(_target_="trainers.data.sources.npz", path=path), "regression", seed=0),
+        ):
+            with pytest.raises(ValueError) as refusal:
+                check()
+            problem, remedy = str(refusal.value).splitlines()
+            assert f"{array}[{position}] is " in problem
+            assert said in problem
+            assert f"{wrong} of its {arrays[array].size} values" in problem
+            assert "nan_to_num" in remedy
 
 
 def test_pickled_objects_are_never_loaded(tmp_path: Path) -> None:

@@ -319,7 +319,7 @@ def test_sound_images_of_all_kinds_are_read(tmp_path: Path) -> None:
     red = folder / "red"
     png_with_text(red / "long.png", 3_000_000)
     (red / "folder.png").mkdir()
-    os.rename(red / "000.png", os.fsencode(red) + b"/caf\xe9.png")
+    (red / "000.png").rename(red / os.fsdecode(b"caf\xe9.png"))
     for mode in ("1", "L", "LA", "P", "RGBA", "I;16"):
         Image.new(mode, (9, 9)).save(red / f"{mode}.png")
     Image.new("CMYK", (9, 9)).save(red / "cmyk.jpg")
@@ -353,7 +353,7 @@ def test_images_are_turned_upright(kind: str, tmp_path: Path) -> None:
     for row in range(8):
         with Image.open(tmp_path / "images" / "a" / f"{row + 1}.{kind}") as image:
             expected = np.asarray(ImageOps.exif_transpose(image))
-        np.testing.assert_allclose(loaded[row].astype(int), expected, atol=9)
+        assert np.abs(loaded[row].astype(int) - expected).mean() < 3
 
 
 @pytest.mark.parametrize(
@@ -369,7 +369,7 @@ def test_images_of_16_bits_have_one_scale(
             for value in values:
                 pixels = np.full((8, 8), value, np.uint16)
                 Image.fromarray(pixels).save(tmp_path / "images" / split / name / f"{value:05}.png")
-    loaded = load(f"dataset.path={tmp_path}/images", *settings)
+    loaded = load(f"dataset.path={tmp_path}/images", "batch_size=2", *settings)
     values = pixels_of(loaded)[:4, 0, 0, 0]
     np.testing.assert_allclose(values, np.array([0, peak // 2, peak // 4, peak]) * 255 / white, atol=0.51)
     assert f"at most {peak:,}: {white:,} is white" in capsys.readouterr().out

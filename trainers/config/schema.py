@@ -118,6 +118,7 @@ class Config:
         training.check_plausible(self)
         networks.check_ignored(self.model)
         download.check(self.dataset)
+        examples.check_values(self.dataset)
         download.check_weights(self.model)
 
 

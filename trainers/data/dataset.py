@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from trainers.config.augment import parse
 from trainers.config.ranges import defaults
-from trainers.data import labels
+from trainers.data import finite, labels
 from trainers.data.arrays import Data, from_arrays
 from trainers.data.examples import GB, image_size, subset_size, training_size
 from trainers.data.images import ImageFolder, decode, resize
@@ -52,10 +52,14 @@ def _load_all(section: DictConfig, task: str) -> Data:
     if isinstance(source, ImageFolder):
         return decode(source, image_size(size), *cache)
     (x, y), (x_test, y_test) = source
+    name = section.get("path") or section["_target_"]
+    for array_name, values in (("x_train", x), ("y_train", y), ("x_test", x_test), ("y_test", y_test)):
+        finite.check(name, array_name, np.asarray(values))
     x, x_test = _inputs(x), _inputs(x_test)
     if task == "classification":
-        y, y_test = np.asarray(y), np.asarray(y_test)
-        labels.check(section.get("path") or section["_target_"], y, y_test)
+        y, y_test, remark = labels.read(name, np.asarray(y), np.asarray(y_test))
+        if remark:
+            print(remark, flush=True)
     y, y_test = _labels(y, task), _labels(y_test, task)
     outputs = int(y.max()) + 1 if task == "classification" else int(y.shape[1])
     if size is None:

@@ -92,9 +92,20 @@ def subset_size(rows: int, subset: float | None) -> int:
     return max(1, round(rows * subset)) if subset < 1 else min(rows, int(subset))
 
 
+def check_values(dataset: Mapping[str, Any]) -> None:
+    """Raise ValueError, with the array and the position, if a file of arrays contains NaN or infinity."""
+    if _is_npz(dataset):
+        npz.check_values(str(dataset["path"]))
+
+
+def _is_npz(dataset: Mapping[str, Any]) -> bool:
+    target = dataset.get("_target_")
+    return target == SOURCES + "npz" or (target == SOURCES + "keras_dataset" and dataset.get("path") is not None)
+
+
 def _examine(dataset: Mapping[str, Any], task: str) -> Examples:
     target, path, name = (dataset.get(key) for key in ("_target_", "path", "name"))
-    if target == SOURCES + "npz" or (target == SOURCES + "keras_dataset" and path is not None):
+    if _is_npz(dataset):
         headers = npz.describe(path, classes=task == "classification")
         shape, dtype = headers["x_train"]
         return Examples(shape[0], shape[1:], 0, headers["x_test"][0][0], 1 if dtype == "uint8" else 4, str(path))

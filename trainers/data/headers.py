@@ -43,7 +43,7 @@ def read(path: str) -> Header:
         orientation = _orientation(image)
 
         if image.format == "PNG":
-            bits, colour_type = _png_header(image)
+            bits, colour_type = _png_header(path)
             return Header(_PNG_CHANNELS[colour_type], 16 if bits == 16 else 8, orientation)
 
         channels = 3 if image.format == "GIF" else CHANNELS.get(image.mode, 3)
@@ -105,13 +105,11 @@ def _orientation(image: "Image") -> int:
     return 1
 
 
-def _png_header(image: "Image") -> tuple[int, int]:
+def _png_header(path: str) -> tuple[int, int]:
     """Return bits and colour type, because Pillow reports 16 bits of colour as 8."""
-    file = getattr(image, "fp")  # noqa: B009 because Pillow's type of an image lacks it
-    position = file.tell()
-    file.seek(_BIT_DEPTH)
-    bits, colour_type = file.read(2)
-    file.seek(position)
+    with Path(path).open("rb") as file:
+        file.seek(_BIT_DEPTH)
+        bits, colour_type = file.read(2)
     return bits, colour_type
 
 

@@ -1,29 +1,87 @@
-"""Check that labels are classes."""
+"""Labels of a classification as whole numbers."""
+
+from typing import NamedTuple
 
 import numpy as np
 
 
-def check(source: str, y_train: np.ndarray, y_test: np.ndarray | None = None) -> None:
-    """Raise ValueError, with array, row and value, unless labels are 0, 1, 2 ... and y_train has all of them.
+class Labels(NamedTuple):
+    """Labels as whole numbers, and how they were read if they are none."""
 
-    y_train and y_test have shape (examples,) or (examples, 1); `source` is their name in the message.
+    y_train: np.ndarray
+    y_test: np.ndarray
+    remark: str = ""
+
+
+def read(source: str, y_train: np.ndarray, y_test: np.ndarray) -> Labels:
+    """Return the labels as whole numbers, from whole numbers, True and False, 1.0, or one-hot rows.
+
+    y_train and y_test have shape (examples,), (examples, 1) or, one-hot, (examples, classes). Raises ValueError, with
+    array, row and value, unless they are 0, 1, 2 ... and y_train has all of them; `source` is their name in the message.
     """
+    train, kind = _as_numbers(source, "y_train", y_train)
+    test = _as_numbers(source, "y_test", y_test)[0] if len(y_test) else y_test
+    _check_range(source, train, test)
+    return Labels(train, test, f"{source}: y_train is {y_train.dtype}, read {kind}" if kind else "")
+
+
+def _as_numbers(source: str, name: str, y: np.ndarray) -> tuple[np.ndarray, str]:
+    """Return the labels as whole numbers, and the kind of what they were; "" for whole numbers."""
+    _refuse_texts(source, name, y)
+    if y.ndim == 2 and y.shape[1] > 1:
+        return _from_one_hot(source, name, y), "as one-hot, by argmax(axis=1)"
+    if y.dtype.kind not in "biuf" or y.size != len(y):
+        raise ValueError(
+            f"{source}: labels of a classification must be one whole number >= 0 per example, "
+            f"but {name} is {y.dtype} of shape {y.shape}\nStore one number for each example"
+        )
+    flat = y.reshape(-1)
+    if y.dtype.kind == "b":
+        return flat.astype(np.int64), "as 0 and 1"
+    if y.dtype.kind != "f":
+        return flat, ""
+
+    is_wrong = ~np.isfinite(flat) | (flat != np.floor(flat)) | (np.abs(flat) >= 2**31)
+    if is_wrong.any():
+        row = int(np.argmax(is_wrong))
+        more = f" ({int(is_wrong.sum())} of {len(flat)} labels are no whole number)"
+        remedy = (
+            "Correct it" if not np.isfinite(flat[row]) else "For a regression, use dataset.task=regression loss=mse"
+        )
+        raise ValueError(f"{source}: {name}[{row}] is {flat[row]:g}; a label is a whole number >= 0{more}\n{remedy}")
+    return flat.astype(np.int64), "as whole numbers"
+
+
+def _from_one_hot(source: str, name: str, y: np.ndarray) -> np.ndarray:
+    """Return the class of each row. Raises ValueError unless the rows are one-hot."""
+    is_one_hot = y.dtype.kind in "biuf" and bool(((y == 0) | (y == 1)).all())
+    if is_one_hot and bool((y.sum(axis=1) == 1).all()):
+        return np.argmax(y, axis=1)
+
+    problem = f"{source}: {name} is {y.dtype} of shape {y.shape}, and not one-hot"
+    if is_one_hot:
+        row = int(np.argmax(y.sum(axis=1) != 1))
+        problem += f": row {row} has {int(y[row].sum())} ones"
+    raise ValueError(
+        f"{problem}\nIf each row has scores of the classes, store {name}.argmax(axis=1). "
+        "For a regression, use dataset.task=regression loss=mse"
+    )
+
+
+def _refuse_texts(source: str, name: str, y: np.ndarray) -> None:
+    if y.dtype.kind not in "US":
+        return
+    raise ValueError(
+        f"{source}: {name}[0] is the text {str(y.flat[0])!r}; labels must be whole numbers from 0 on\n"
+        "Use numpy.unique(y, return_inverse=True), which returns the names and the numbers"
+    )
+
+
+def _check_range(source: str, y_train: np.ndarray, y_test: np.ndarray) -> None:
     for name, y in (("y_train", y_train), ("y_test", y_test)):
-        if y is None or not len(y):
-            continue
-        if y.dtype.kind in "US":
-            raise ValueError(
-                f"{source}: {name}[0] is the text {str(y.flat[0])!r}; labels must be whole numbers from 0 on\n"
-                "Use numpy.unique(y, return_inverse=True), which returns the names and the numbers"
-            )
-        if y.dtype.kind not in "iu" or y.size != len(y):
-            raise ValueError(
-                f"{source}: labels of a classification must be one whole number >= 0 per example, "
-                f"but {name} is {y.dtype} of shape {y.shape}\nFor a regression, use dataset.task=regression loss=mse"
-            )
-        if y.dtype.kind == "i" and y.min() < 0:
-            row = int(np.argmax(y.reshape(-1) < 0))
-            raise ValueError(f"{source}: {name}[{row}] is {y.flat[row]}; labels must be whole numbers from 0 on")
+        if len(y) and y.min() < 0:
+            row = int(np.argmax(y < 0))
+            raise ValueError(f"{source}: {name}[{row}] is {y[row]}; labels must be whole numbers from 0 on")
     if not len(y_train):
         return
     classes = np.unique(y_train)
@@ -35,6 +93,6 @@ def check(source: str, y_train: np.ndarray, y_test: np.ndarray | None = None) ->
             f"{source}: y_train has no example of class {missing}, but of {len(classes)} classes up to {classes[-1]}\n"
             "Use numpy.unique(y, return_inverse=True) to number them without gaps"
         )
-    if y_test is not None and len(y_test) and y_test.max() > classes[-1]:
-        row = int(np.argmax(y_test.reshape(-1) > classes[-1]))
-        raise ValueError(f"{source}: y_test[{row}] is {y_test.flat[row]}; y_train contains only 0 to {classes[-1]}")
+    if len(y_test) and y_test.max() > classes[-1]:
+        row = int(np.argmax(y_test > classes[-1]))
+        raise ValueError(f"{source}: y_test[{row}] is {y_test[row]}; y_train contains only 0 to {classes[-1]}")

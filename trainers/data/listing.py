@@ -223,7 +223,7 @@ def _check_classes(folder: Path, classes: tuple[str, ...]) -> None:
 
 def _subfolders(folder: Path, times: dict[str, int]) -> list[str]:
     times[str(folder)] = folder.stat().st_mtime_ns
-    return [entry.name for entry in _sorted(folder) if entry.is_dir() and not entry.name.startswith(".")]
+    return [entry.name for entry in _sorted(folder) if _is_folder(entry) and not entry.name.startswith(".")]
 
 
 def _images(folder: Path, times: dict[str, int]) -> Iterator[os.DirEntry[str]]:
@@ -233,12 +233,19 @@ def _images(folder: Path, times: dict[str, int]) -> Iterator[os.DirEntry[str]]:
             continue
         if entry.is_symlink() and Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(entry.path)):
             raise ValueError(f"{entry.path} is a link to a folder that contains it.\nRemove this link")
-        if entry.is_dir():
+        if _is_folder(entry):
             yield from _images(Path(entry.path), times)
         elif entry.name.lower().endswith(SUFFIXES):
             yield entry
         elif entry.name.lower().endswith(NOT_READ):
             raise ValueError(f"{entry.path} cannot be read. Convert it to {READ}, or remove it")
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # of a link to itself
+        return False
 
 
 def _sorted(folder: Path) -> list[os.DirEntry[str]]:

@@ -2,17 +2,20 @@
 
 import zipfile
 import zlib
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.lib import format as npy
 
-from trainers.data import labels
+from trainers.data import finite, labels
 
 Headers = dict[str, tuple[tuple[int, ...], np.dtype]]
 """Shape and type of each array."""
 READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+BLOCK_VALUES = 2**20
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
 
@@ -58,8 +61,35 @@ def _describe(path: str, classes: bool, mtime_ns: int) -> Headers:
                 y_train, y_test = arrays["y_train"], arrays["y_test"]
         except (zipfile.BadZipFile, zlib.error, OSError, EOFError) as error:
             raise ValueError(f"dataset.path={path} is damaged: its labels cannot be read ({error})") from None
-        labels.check(f"dataset.path={path}", y_train, y_test)
+        labels.read(f"dataset.path={path}", y_train, y_test)
     return headers
+
+
+def check_values(path: str) -> None:
+    """Raise ValueError if an array of the .npz file `path` contains NaN, infinity, or what float32 cannot hold."""
+    _check_values(path, Path(path).stat().st_mtime_ns)
+
+
+@lru_cache
+def _check_values(path: str, mtime_ns: int) -> None:
+    with zipfile.ZipFile(path) as archive:
+        for name in ARRAYS:
+            with archive.open(f"{name}.npy") as file:
+                shape, is_fortran, dtype = READERS[npy.read_magic(file)](file)
+                if dtype.kind == "f":
+                    finite.check_blocks(
+                        f"dataset.path={path}", name, shape, _read_blocks(file, dtype, path), is_fortran
+                    )
+
+
+def _read_blocks(file: IO[bytes], dtype: np.dtype, path: str) -> Iterator[np.ndarray]:
+    """Yield the values of an array, a block at a time, because the array may be larger than the memory."""
+    try:
+        while content := file.read(BLOCK_VALUES * dtype.itemsize):
+            whole = len(content) - len(content) % dtype.itemsize
+            yield np.frombuffer(content[:whole], dtype)
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError) as error:
+        raise ValueError(f"dataset.path={path} is damaged: its values cannot be read ({error})") from None
 
 
 def _header(archive: zipfile.ZipFile, name: str, path: str, classes: bool) -> tuple[tuple[int, ...], np.dtype]:

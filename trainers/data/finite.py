@@ -1,0 +1,42 @@
+"""Values that no network can train on: NaN, infinity, and what is too large for float32."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+_LARGEST = float(np.finfo(np.float32).max)
+_BLOCK = 2**22  # values that are checked at once
+
+
+def check(source: str, name: str, array: np.ndarray) -> None:
+    """Raise ValueError, with the array, the first position and the count, unless all values are finite."""
+    if array.dtype.kind == "f":
+        flat = array.reshape(-1)
+        blocks = (flat[start : start + _BLOCK] for start in range(0, flat.size, _BLOCK))
+        check_blocks(source, name, array.shape, blocks)
+
+
+def check_blocks(
+    source: str, name: str, shape: Sequence[int], blocks: Iterable[np.ndarray], is_fortran: bool = False
+) -> None:
+    """Raise ValueError as `check` does, of an array that comes in blocks of consecutive values."""
+    first, value, count, start = 0, 0.0, 0, 0
+    for block in blocks:
+        with np.errstate(invalid="ignore"):
+            is_wrong = ~(np.abs(block) <= _LARGEST)
+        wrong_here = int(np.count_nonzero(is_wrong))
+        if wrong_here and not count:
+            position = int(np.argmax(is_wrong))
+            first, value = start + position, float(block[position])
+        count += wrong_here
+        start += len(block)
+    if not count:
+        return
+
+    position = ", ".join(str(i) for i in np.unravel_index(first, tuple(shape), order="F" if is_fortran else "C"))
+    problem = f"{value:g}" if not np.isfinite(value) else f"{value:g}, too large for float32"
+    more = f", as are {count:,} of its {start:,} values" if count > 1 else ""
+    raise ValueError(
+        f"{source}: {name}[{position}] is {problem}{more}.\n"
+        f"Remove these rows, or replace the values, as numpy.nan_to_num({name}) does"
+    )
