@@ -33,10 +33,11 @@ def check_blocks(
     if not count:
         return
 
-    position = ", ".join(str(i) for i in np.unravel_index(first, tuple(shape), order="F" if is_fortran else "C"))
-    problem = f"{value:g}" if not np.isfinite(value) else f"{value:g}, too large for float32"
+    index = ", ".join(str(i) for i in np.unravel_index(first, tuple(shape), order="F" if is_fortran else "C"))
+    problem = f"{value:g}"
+    remedy = f"Remove these rows, or replace the values, as numpy.nan_to_num({name}) does"
+    if np.isfinite(value):
+        problem += ", too large for float32"
+        remedy = f"Scale the values of {name}, or remove these rows"
     more = f", as are {count:,} of its {start:,} values" if count > 1 else ""
-    raise ValueError(
-        f"{source}: {name}[{position}] is {problem}{more}.\n"
-        f"Remove these rows, or replace the values, as numpy.nan_to_num({name}) does"
-    )
+    raise ValueError(f"{source}: {name}[{index}] is {problem}{more}.\n{remedy}")

@@ -16,8 +16,8 @@ class Labels(NamedTuple):
 def read(source: str, y_train: np.ndarray, y_test: np.ndarray) -> Labels:
     """Return the labels as whole numbers, from whole numbers, True and False, 1.0, or one-hot rows.
 
-    y_train and y_test have shape (examples,), (examples, 1) or, one-hot, (examples, classes). Raises ValueError, with
-    array, row and value, unless they are 0, 1, 2 ... and y_train has all of them; `source` is their name in the message.
+    y_train and y_test have shape (examples,), (examples, 1) or, one-hot, (examples, classes); `source` is their name in
+    messages. Raises ValueError, with array, row and value, unless they are 0, 1, 2 ... and y_train has all of them.
     """
     train, kind = _as_numbers(source, "y_train", y_train)
     test = _as_numbers(source, "y_test", y_test)[0] if len(y_test) else y_test
@@ -56,7 +56,8 @@ def _from_one_hot(source: str, name: str, y: np.ndarray) -> np.ndarray:
     """Return the class of each row. Raises ValueError unless the rows are one-hot."""
     is_one_hot = y.dtype.kind in "biuf" and bool(((y == 0) | (y == 1)).all())
     if is_one_hot and bool((y.sum(axis=1) == 1).all()):
-        return np.argmax(y, axis=1)
+        classes: np.ndarray = np.argmax(y, axis=1)
+        return classes
 
     problem = f"{source}: {name} is {y.dtype} of shape {y.shape}, and not one-hot"
     if is_one_hot:
