@@ -15,6 +15,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser, create_
 from hydra.core.override_parser.types import ChoiceSweep
 from hydra.errors import HydraException
 
+from sweeps import typed_names
+
 ZIP = "zip(optimizer=[adam,sgd], lr=[0.001,0.1])"
 """An example that can be typed."""
 _ZIP = re.compile(r"[^=]*=\s*(?:shuffle\s*\(\s*)?zip\s*\(")
@@ -70,12 +72,13 @@ class Logspace(ChoiceSweep):
 
 
 class _Parser(OverridesParser):
-    """Hydra's parser with these functions. A key of zip(...) may have dots, slashes and a plus."""
+    """Hydra's parser with these functions, and with names as typed. A key of zip(...) may have dots, slashes and a plus."""
 
     def parse_rule(self, s: str, rule_name: str) -> Any:
         parsed = super().parse_rule(_as_mapping(s) if rule_name == "override" else s, rule_name)
         if rule_name == "override":
             parsed.input_line = s
+            typed_names.keep(parsed, s)
         return parsed
 
 

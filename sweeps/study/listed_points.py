@@ -1,7 +1,5 @@
 """The listed points of a grid, `hydra.sweeper.points`: a list of mappings, or a CSV file."""
 
-import csv
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +7,7 @@ from sweeps.errors import UserError
 from sweeps.record.grammar import point_of
 from sweeps.record.space import SearchSpace, canonical, is_grid, text_of
 from sweeps.settings import SweeperConf
+from sweeps.study import points_table
 from sweeps.study.compose import Composer
 from sweeps.trial.job import Point
 
@@ -23,7 +22,7 @@ def read_listed(settings: SweeperConf, composer: Composer, space: SearchSpace) -
             f"{_KEY}: a search chooses its points.\nUse hydra.sweeper.start for the first points of a search"
         )
     typed = settings.points
-    rows = _read_table(Path(typed)) if isinstance(typed, str) else typed
+    rows = points_table.read(Path(typed), _KEY, _EXAMPLE) if isinstance(typed, str) else typed
     if not (isinstance(rows, list) and rows and all(isinstance(row, dict) and row for row in rows)):
         raise UserError(f"{_KEY}={text_of(typed)}: not a list of points.\nType a list, as in {_EXAMPLE}, or a CSV file")
     points: dict[str, int] = {}
@@ -45,22 +44,3 @@ def _parse(number: int, row: dict[Any, Any], composer: Composer) -> Point:
         return point_of(composer.parse(words))
     except UserError as error:
         raise UserError(f"{_KEY}, point {number}: {error}") from error
-
-
-def _read_table(path: Path) -> Sequence[dict[str, str]]:
-    """Return a mapping for each line, without its empty cells. Raises UserError if the file is no such table."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file, restkey="", restval=""))
-    except FileNotFoundError as error:
-        raise UserError(
-            f"{_KEY}={path}: there is no such file.\nType a list, as in {_EXAMPLE}, or a CSV file"
-        ) from error
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{_KEY}={path}: not a table in UTF-8: {error}.\nUse CSV with a header of keys") from error
-    for number, row in enumerate(rows, 1):
-        if "" in row:
-            raise UserError(
-                f"{_KEY}={path}: line {number + 1} has more cells than the header.\nQuote values with a comma"
-            )
-    return [{key.strip(): cell.strip() for key, cell in row.items() if cell.strip()} for row in rows]

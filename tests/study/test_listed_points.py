@@ -78,6 +78,43 @@ def test_wrong_points_are_refused(points: Any, swept: list[str], message: str) -
     assert message in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    "content, encoding",
+    [
+        ("opt,lr,m\nadam,1e-1,\nsgd,,0.9\n", "utf-8"),
+        ("opt;lr;m\r\nadam;1e-1;\r\nsgd;;0.9\r\n", "utf-8-sig"),
+        ("opt\tlr\tm\nadam\t1e-1\t\nsgd\t\t0.9", "utf-16"),
+        ('"opt","lr","m"\n"adam","1e-1",""\n\n"sgd","","0.9"\n,,\n', "utf-8"),
+        ('"opt" , "lr" , m,\nadam , 0.1 , ,\n"sgd", , 0.9,\n', "utf-8"),
+    ],
+)
+def test_table_as_programs_write_it(tmp_path: Path, content: str, encoding: str) -> None:
+    table = tmp_path / "points.csv"
+    table.write_bytes(content.encode(encoding))
+    assert read(str(table)) == LIST
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (",lr\n0,0.1\n1,0.2\n", r"index of pandas\.\n.*to_csv\(path, index=False\)"),
+        (";lr\n0;0.1\n1;0.2\n", r"index of pandas\.\n.*to_csv\(path, index=False\)"),
+        ("lr,\n0.1,7\n", r"column 2 has no name\.\nAdd its key"),
+        ("lr;seed\n0,1;1\n", r"line 2 has lr=0,1, a number with a decimal comma\.\nWrite 0\.1"),
+        ("lr,seed,lr\n1,2,3\n", r"column 'lr' occurs twice\.\nRemove"),
+        ("0.1,1\n0.2,2\n", r"first line has the value 0\.1, and no key\.\nAdd a header"),
+        ("learning rate,b\n1,2\n", r"'learning rate' is no key, because it contains a space\.\n"),
+        ("a,b\n1\n", r"line 2 has 1 of 2 cells\.\nLeave a cell empty"),
+        ("a,b\n1,2\n\n1,2,3\n", r"line 4 has more cells than the header\.\nQuote"),
+    ],
+)
+def test_wrong_tables_are_explained(tmp_path: Path, content: str, message: str) -> None:
+    table = tmp_path / "points.csv"
+    table.write_text(content)
+    with pytest.raises(UserError, match=rf"^hydra\.sweeper\.points=.*{message}"):
+        read(str(table))
+
+
 @pytest.mark.parametrize("content", ["", "a\n1,2\n", "a\n\xff\n"])
 def test_wrong_tables_are_refused(tmp_path: Path, content: str) -> None:
     table = tmp_path / "points.csv"
