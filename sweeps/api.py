@@ -68,7 +68,7 @@ class Study:
 
         The columns are state, params, objectives, metrics, costs, error and folder; then host, cpu_model, gpu_model and
         versions of the newest attempt, and all other settings as the training used them, by their dotted names. A
-        setting with the name of another column gets the prefix `config.`.
+        param with the name of another column gets the prefix `param.`, another setting `config.`.
         """
         import pandas as pd
 

@@ -15,7 +15,7 @@ from sweeps.record.definition import sweeps_line
 from sweeps.record.study import TrialRecord, parameters
 from sweeps.results.classes import build_columns
 from sweeps.results.findings import Findings
-from sweeps.results.report import metric_column, printable_cell, raw_table
+from sweeps.results.report import metric_column, param_column, printable_cell, raw_table
 from sweeps.results.tables import as_markdown
 from sweeps.wording import printable, text
 
@@ -62,10 +62,11 @@ def render_table(findings: Findings, columns: Sequence[str], style: str) -> str:
     names = {name.lstrip("+"): name for name in header}
     if unknown := [column for column in columns if column not in names]:
         raise UserError(f"--columns {','.join(unknown)}: unknown column.\nChoose among {', '.join(names)}")
-    params = parameters(study.rows)
-    objectives = {metric_column(name, params): i for i, name in enumerate(study.objective)}
-    seed_key = ranking.configurations[0].key if ranking.configurations else None
-    default = [*(name for name in params if name != seed_key), *objectives]
+    keys = parameters(study.rows)
+    params = [param_column(key) for key in keys]
+    objectives = {metric_column(name, keys): i for i, name in enumerate(study.objective)}
+    seed_column = param_column(ranking.configurations[0].key) if ranking.configurations else None
+    default = [*(name for name in params if name != seed_column), *objectives]
     table = {}
     for name in [names[column] for column in columns] or default:
         is_shared = name in params or name == header[0]

@@ -21,6 +21,7 @@ from sweeps.results.findings import Findings, findings_of
 from sweeps.results.page import Section
 from sweeps.results.tables import CSV, HTML, Paragraph, Part, Table, parts_as_html
 from sweeps.results.trials import TrialFiles
+from sweeps.trial import facts
 from sweeps.trial.job import State
 from sweeps.wording import duration, printable, text
 
@@ -195,13 +196,19 @@ def metric_column(name: str, params: Sequence[str]) -> str:
     return f"metric.{name}" if name in {*_COLUMNS, *(param.lstrip("+") for param in params)} else name
 
 
+def param_column(name: str) -> str:
+    """Return the column of a param, with the prefix `param.` if its name is that of another column."""
+    key = name.lstrip("+")
+    return f"param.{key}" if key in {*_COLUMNS, *facts.PROCESS} else name
+
+
 def raw_table(study: StudySnapshot) -> list[list[Any]]:
     """Return a header and a row for each trial, by number, of all data in the record; None for missing data."""
     params = parameters(study.rows)
     metrics = dict.fromkeys(name for trial in study.rows for name in trial.metrics if name not in study.objective)
     first, last = _COLUMNS[:2], _COLUMNS[2:]
     names = [metric_column(name, params) for name in (*study.objective, *metrics)]
-    table: list[list[Any]] = [[*first, *params, *names, *last]]
+    table: list[list[Any]] = [[*first, *map(param_column, params), *names, *last]]
     for trial in sorted(study.rows, key=attrgetter("number")):
         cost = of_trial(trial)
         row = [trial.number, str(trial.state), *(trial.params.get(name) for name in params)]

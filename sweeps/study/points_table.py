@@ -47,10 +47,13 @@ def _separator(text: str) -> str:
 
 def _split(text: str, separator: str) -> list[tuple[int, Cells]]:
     """Return number and cells of each line that is not empty."""
-    reader = csv.reader(text.splitlines(keepends=True), delimiter=separator, skipinitialspace=True, strict=True)
-    return [
-        (reader.line_num, [cell.strip() for cell in cells]) for cells in reader if any(cell.strip() for cell in cells)
-    ]
+    reader = csv.reader(text.splitlines(keepends=True), delimiter=separator, skipinitialspace=True)
+    lines: list[tuple[int, Cells]] = []
+    for cells in reader:
+        stripped = [cell.strip() for cell in cells]
+        if any(stripped):
+            lines.append((reader.line_num, stripped))
+    return lines
 
 
 def _refuse_header(source: str, header: Cells, rows: list[tuple[int, Cells]], separator: str) -> None:
@@ -80,8 +83,8 @@ def _refuse_decimal_commas(source: str, header: Cells, rows: list[tuple[int, Cel
         for key, cell in zip(header, cells, strict=False):
             if cell.count(",") == 1 and _is_number(cell.replace(",", ".")):
                 raise UserError(
-                    f"{source}: line {number} has {key}={cell}, a number with a decimal comma.\n"
-                    f"Write {cell.replace(',', '.')}, as to_csv(path) of pandas does, or choose English in Excel"
+                    f"{source}: line {number} has {key}={cell}: a decimal comma, and semicolons as separators.\n"
+                    f"Write {cell.replace(',', '.')} with a point"
                 )
 
 

@@ -88,7 +88,7 @@ def test_wrong_points_are_refused(points: Any, swept: list[str], message: str) -
         ('"opt" , "lr" , m,\nadam , 0.1 , ,\n"sgd", , 0.9,\n', "utf-8"),
     ],
 )
-def test_table_as_programs_write_it(tmp_path: Path, content: str, encoding: str) -> None:
+def test_tables_of_other_programs(tmp_path: Path, content: str, encoding: str) -> None:
     table = tmp_path / "points.csv"
     table.write_bytes(content.encode(encoding))
     assert read(str(table)) == LIST
@@ -100,7 +100,7 @@ def test_table_as_programs_write_it(tmp_path: Path, content: str, encoding: str)
         (",lr\n0,0.1\n1,0.2\n", r"index of pandas\.\n.*to_csv\(path, index=False\)"),
         (";lr\n0;0.1\n1;0.2\n", r"index of pandas\.\n.*to_csv\(path, index=False\)"),
         ("lr,\n0.1,7\n", r"column 2 has no name\.\nAdd its key"),
-        ("lr;seed\n0,1;1\n", r"line 2 has lr=0,1, a number with a decimal comma\.\nWrite 0\.1"),
+        ("lr;seed\n0,1;1\n", r"line 2 has lr=0,1: a decimal comma, and semicolons as separators\.\nWrite 0\.1"),
         ("lr,seed,lr\n1,2,3\n", r"column 'lr' occurs twice\.\nRemove"),
         ("0.1,1\n0.2,2\n", r"first line has the value 0\.1, and no key\.\nAdd a header"),
         ("learning rate,b\n1,2\n", r"'learning rate' is no key, because it contains a space\.\n"),

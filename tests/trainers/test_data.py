@@ -75,9 +75,9 @@ def test_labels_of_other_kinds_are_taken(
     expected = CLASSES == 1 if kind == "as 0 and 1" else CLASSES
     assert loaded.y.tolist() == expected.astype(int).tolist()
     assert loaded.y_test.tolist() == loaded.y.tolist()
-    said = capsys.readouterr().out
-    assert said.count("y_train is ") == 1
-    assert kind in said
+    log = capsys.readouterr().out
+    assert log.count("y_train is ") == 1
+    assert kind in log
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_labels_that_are_no_classes(labels: np.ndarray, message: str, tmp_path: 
 
 
 @pytest.mark.parametrize("array", ["x_train", "y_train", "x_test", "y_test"])
-@pytest.mark.parametrize("value, said", [(np.nan, "nan"), (np.inf, "inf"), (-np.inf, "-inf"), (1e39, "too large")])
-def test_values_that_cannot_be_trained_are_named(array: str, value: float, said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("value, reason", [(np.nan, "nan"), (np.inf, "inf"), (-np.inf, "-inf"), (1e39, "too large")])
+def test_values_that_cannot_be_trained_are_named(array: str, value: float, reason: str, tmp_path: Path) -> None:
     arrays = {
         name: np.ones((12, 5) if name[0] == "x" else (12,)) for name in ("x_train", "y_train", "x_test", "y_test")
     }
@@ -121,7 +121,7 @@ def test_values_that_cannot_be_trained_are_named(array: str, value: float, said:
                 check()
             problem, remedy = str(refusal.value).splitlines()
             assert f"{array}[{position}] is " in problem
-            assert said in problem
+            assert reason in problem
             assert f"{wrong} of its {arrays[array].size} values" in problem
             assert ("Scale" if value == 1e39 else "nan_to_num") in remedy
 

@@ -183,7 +183,7 @@ def test_augmentation_touches_the_training_set_alone(tmp_path: Path) -> None:
 
 
 def break_one(folder: Path) -> Path:
-    """Damage the middle of an image; its header and its end stay valid."""
+    """Write zeros into the middle of an image; its header and its end stay valid."""
     path = folder / "green" / "000.png"
     content = bytearray(path.read_bytes())
     middle = len(content) // 2
@@ -330,7 +330,7 @@ def test_sound_images_of_all_kinds_are_read(tmp_path: Path) -> None:
     assert (loaded.skipped, len(loaded.y)) == (0, 9 + 10)
 
 
-def test_link_to_a_folder_around_it_is_refused(tmp_path: Path) -> None:
+def test_link_to_a_folder_that_contains_the_link(tmp_path: Path) -> None:
     folder = write(tmp_path / "images", each=3)
     (folder / "red" / "again").symlink_to(folder)
     with pytest.raises(ValueError, match=r"red/again is a link to a folder that contains it\.\nRemove this link"):

@@ -60,14 +60,14 @@ def as_type(images: Any, dtype: Any) -> Any:
 
 
 def _read_headers(listing: Listing) -> tuple[dict[int, Header], Broken]:
-    found: dict[int, Header] = {}
+    readable: dict[int, Header] = {}
     broken: Broken = {}
     for row in range(len(listing.files)):
         try:
-            found[row] = headers.read(listing.file(row))
+            readable[row] = headers.read(listing.file(row))
         except Unreadable as error:
             broken[row] = error
-    return found, broken
+    return readable, broken
 
 
 class _Decoder:
@@ -127,7 +127,7 @@ class _Decoder:
         return tf.io.decode_image(file, self._channels, expand_animations=False)
 
     def _decode_deep(self, file: Any, peak: int) -> Any:
-        """Decode a PNG of 16 bits to float values of 0 to 255. Opacity always has all 16 bits."""
+        """Return a PNG of 16 bits as float values of 0 to 255. Opacity always has all 16 bits."""
         import tensorflow as tf
 
         colours = 3 if self._depth in (3, 4) else 1
