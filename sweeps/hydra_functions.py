@@ -72,7 +72,7 @@ class Logspace(ChoiceSweep):
 
 
 class _Parser(OverridesParser):
-    """Hydra's parser with these functions, and with names as typed. A key of zip(...) may have dots, slashes, a plus."""
+    """Hydra's parser with these functions, and names as typed. A key of zip(...) may have dots, slashes and a plus."""
 
     def parse_rule(self, s: str, rule_name: str) -> Any:
         parsed = super().parse_rule(_as_mapping(s) if rule_name == "override" else s, rule_name)

@@ -12,6 +12,7 @@ import sweeps
 from sweeps.errors import UserError
 from sweeps.record.definition import Definition
 from sweeps.record.trial_config import read_values
+from sweeps.results.report import write
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.metrics import MetricsLine
@@ -30,6 +31,23 @@ def study(make_study: MakeStudy, clock: Clock, tmp_path: Path) -> Study:
     content = Definition("s", ["a.py"], str(tmp_path), ["objective"], ["minimize"], {"x": "1,2,3,4"}, "", {}, {}, 4)
     (tmp_path / "study.json").write_text(json.dumps(asdict(content)))
     return study
+
+
+@pytest.mark.parametrize("typed", ["trial", "+state", "error", "folder", "attempts", "seconds_training", "host"])
+def test_param_with_the_name_of_another_column(typed: str, make_study: MakeStudy, clock: Clock, tmp_path: Path) -> None:
+    study = make_study(f"{typed}=7,8")
+    study.drive(FakeLauncher(trains(), clock))
+    content = Definition("s", ["a.py"], str(tmp_path), ["objective"], ["minimize"], {typed: "7,8"}, "", {}, {}, 2)
+    (tmp_path / "study.json").write_text(json.dumps(asdict(content)))
+    trials = sweeps.load(tmp_path.name, tmp_path.parent).trials
+    key = typed.lstrip("+")
+    assert list(trials.index) == [0, 1]
+    assert list(trials["state"]) == ["completed"] * 2
+    assert list(trials[f"param.{key}"]) == [7, 8]
+    write(study.record.study)
+    header = (tmp_path / "trials.csv").read_text().splitlines()[0].split(",")
+    assert len(header) == len(set(header))
+    assert {"trial", "state", f"param.{key}"} <= set(header)
 
 
 def test_a_study_as_data_frames(study: Study, tmp_path: Path) -> None:
