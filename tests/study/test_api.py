@@ -39,12 +39,13 @@ def test_param_with_the_name_of_another_column(typed: str, make_study: MakeStudy
     study.drive(FakeLauncher(trains(), clock))
     content = Definition("s", ["a.py"], str(tmp_path), ["objective"], ["minimize"], {typed: "7,8"}, "", {}, {}, 2)
     (tmp_path / "study.json").write_text(json.dumps(asdict(content)))
-    trials = sweeps.load(tmp_path.name, tmp_path.parent).trials
+    loaded = sweeps.load(tmp_path.name, tmp_path.parent)
+    trials = loaded.trials
     key = typed.lstrip("+")
     assert list(trials.index) == [0, 1]
     assert list(trials["state"]) == ["completed"] * 2
     assert list(trials[f"param.{key}"]) == [7, 8]
-    write(study.record.study)
+    write(loaded.snapshot)
     header = (tmp_path / "trials.csv").read_text().splitlines()[0].split(",")
     assert len(header) == len(set(header))
     assert {"trial", "state", f"param.{key}"} <= set(header)
