@@ -5,7 +5,6 @@ import re
 import shlex
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
@@ -39,6 +38,7 @@ from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Point, State
 from sweeps.trial.process import outcome_of_error, outcome_of_return
 from sweeps.trial.system_metrics import sampling
+from sweeps.trial.times import now
 
 Task = Callable[[DictConfig, Trial], Any]
 _FLAGS = {"config-path", "cp", "config-name", "cn", "config-dir", "cd", "package", "p", "cfg", "c", "info", "i"}
@@ -141,7 +141,7 @@ def _run_alone(cfg: DictConfig, task: Task, hydra: Any) -> Any:
     day = folder.parent
     study = StudySnapshot(f"single runs {day.name}", day, settings.objectives, settings.directions, trials)
     attempt = TrialFolder(folder).new_attempt()
-    attempt.begin(time.time())
+    attempt.begin(now())
     overrides = typed_words(hydra, "task")
     tracked = _tracked(settings, study, trials[index], overrides) if settings.tracking else nullcontext()
     with tracked, sampling(TrialFolder(folder)), facts.recording(attempt):

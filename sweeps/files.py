@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import socket
+import stat
 import struct
 import tempfile
 import threading
@@ -35,15 +36,18 @@ class CorruptFile(Exception):
         super().__init__(f"{path} cannot be read: {why}")
 
 
-def write_whole(path: Path, content: str | bytes, sync: bool = True) -> None:
+def write_whole(path: Path, content: str | bytes, sync: bool = True, mode: int | None = None) -> None:
     """Replace the file `path` at once: a reader sees the old content or the new, never a part.
 
-    With `sync`, this holds also after a crash of the node. A lone surrogate is written as its escape.
+    With `sync`, this holds also after a crash of the node. A lone surrogate is written as its escape. The file has the
+    permissions `mode`, by default those of the user's umask.
     """
     aside = _aside(path)
     try:
         with _naming(path), aside.open("wb") as file:
             file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
@@ -104,10 +108,12 @@ class Lines:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a file to read. Raises OSError for a pipe, because opening a pipe waits for its writer."""
-    if path.is_fifo():
+    """Open a file to read. Raises OSError for a pipe, a folder or a device, because these have no end or no content."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # because a pipe waits for its writer
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return path.open("rb")
+    return os.fdopen(descriptor, "rb")
 
 
 def read_text(path: Path) -> str:

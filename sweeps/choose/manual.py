@@ -4,8 +4,11 @@ A request for points is a file, `added/<time>.json` in the study's folder, until
 journal under this name. If the driver refuses the request, it writes the reason to `<time>.refused` instead.
 """
 
+import errno
 import json
+import os
 import shlex
+import stat
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +21,7 @@ from hydra.errors import HydraException
 from sweeps.choose import Changes, Next, Proposal
 from sweeps.choose.repeats import Seeds
 from sweeps.errors import UserError
-from sweeps.files import CorruptFile, read_json, write_whole
+from sweeps.files import CorruptFile, quarantine, read_json, write_whole
 from sweeps.record.definition import Definition
 from sweeps.record.exclusion import Excluded
 from sweeps.record.extension import user_name
@@ -27,9 +30,12 @@ from sweeps.record.space import SearchSpace, canonical
 from sweeps.record.study import Added, By, StudySnapshot, TrialRecord
 from sweeps.trial.folder import AttemptFolder, TrialFolder
 from sweeps.trial.job import Point, State
+from sweeps.trial.times import parse_time
 from sweeps.wording import point_text
 
 _FOLDER = "added"
+_MOST_BYTES = 1_000_000  # of a request
+_ADD_AGAIN = 'Delete it, and request it again: python -m sweeps resume NAME --add "key=value"'
 
 
 @dataclass
@@ -115,9 +121,22 @@ def exclude_points(study: Path, condition: str) -> Path:
 
 def _request(study: Path, content: Mapping[str, Any]) -> Path:
     file = study / _FOLDER / f"{time.time_ns()}.json"
-    file.parent.mkdir(exist_ok=True)
-    write_whole(file, json.dumps({**content, "by": user_name()}))
+    _make_folder(file.parent)
+    # Whatever the umask of this user is, because the study's owner reads the file.
+    write_whole(file, json.dumps({**content, "by": user_name()}), mode=0o644)
     return file
+
+
+def _make_folder(folder: Path) -> None:
+    """Make the folder of requests as the study's folder: with its permissions, and by root with its owner."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return
+    study = folder.parent.stat()
+    if os.getuid() == 0:
+        os.chown(folder, study.st_uid, study.st_gid)
+    folder.chmod(stat.S_IMODE(study.st_mode))
 
 
 def refuse_duplicate(point: Point, trials: Sequence[TrialRecord], added: Sequence[Added] = ()) -> None:
@@ -130,22 +149,60 @@ def refuse_duplicate(point: Point, trials: Sequence[TrialRecord], added: Sequenc
 
 
 def list_requests(study: Path) -> list[Path]:
-    """Return the files of the requests that are not recorded yet, oldest first."""
-    return sorted((study / _FOLDER).glob("*.json"))
+    """Return the files of the requests that are not recorded yet, oldest first. Raises OSError if one may not look."""
+    folder = study / _FOLDER
+    if not folder.exists():
+        return []
+    return sorted(file for file in folder.iterdir() if file.suffix == ".json")
 
 
 def read_request(file: Path, space: SearchSpace, seeds: Seeds) -> Added | Excluded:
-    """Return the request of a file. Raises UserError if the study has no such point or the file is corrupt."""
-    try:
-        content = read_json(file) or {}
-    except CorruptFile as error:
-        raise UserError(str(error)) from error
-    user, at = str(content.get("by", "")), int(file.stem) / 1e9 if file.stem.isdecimal() else 0.0
+    """Return the request of a file.
+
+    Raises UserError if the study has no such point or the file is corrupt, and OSError if the file cannot be read now.
+    """
+    content = _read_content(file)
+    user, at = str(content.get("by", "")), parse_time(file.stem, per_second=1e9)
     if content.keys() == {"condition", "by"} and isinstance(content["condition"], str):
         return Excluded(file.name, content["condition"], user, at)
+    point, by, made_at = content, "", 0.0  # of an earlier version
     if content.keys() == {"point", "by"} and isinstance(content["point"], dict):
-        return Added(file.name, content["point"], _is_outside(content["point"], space, seeds), user, at)
-    return Added(file.name, content, _is_outside(content, space, seeds))  # of an earlier version
+        point, by, made_at = content["point"], user, at
+    _refuse_values(file, point)
+    try:
+        return Added(file.name, point, _is_outside(point, space, seeds), by, made_at)
+    except ArithmeticError as error:  # because a number has too many digits to be compared
+        raise UserError(f"{file}: its point cannot be read: {error}.\n{_ADD_AGAIN}") from error
+
+
+def _read_content(file: Path) -> dict[str, Any]:
+    """Return the JSON object of a request. Raises UserError for anything else, OSError if it may be readable later."""
+    try:
+        if file.stat().st_size > _MOST_BYTES:
+            raise CorruptFile(file, f"it has more than {_MOST_BYTES} bytes")
+        content = read_json(file)
+    except CorruptFile as error:
+        raise UserError(f"{error}.\n{_ADD_AGAIN}") from error
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) or error.errno == errno.ELOOP:
+            raise UserError(f"{file} cannot be read: it is a link to no file.\n{_ADD_AGAIN}") from error
+        raise
+    if content is None:
+        raise UserError(f"{file} cannot be read: it was deleted.\n{_ADD_AGAIN}")
+    return content
+
+
+def _refuse_values(file: Path, point: Mapping[str, Any]) -> None:
+    """Raise UserError if the point of a request has a value that nobody can type."""
+    for key, value in point.items():
+        is_value = value is None or isinstance(value, bool | int | float | str)
+        try:
+            f"{key}{value}".encode()
+        except ValueError:  # a lone surrogate, or a number of thousands of digits
+            is_value = False
+        if not is_value:
+            problem = f"{file}: '{ascii(key)[1:-1]}' has no number and no text as its value"
+            raise UserError(f"{problem}.\n{_ADD_AGAIN}")
 
 
 def _is_outside(point: Point, space: SearchSpace, seeds: Seeds) -> bool:
@@ -166,9 +223,12 @@ def _is_outside(point: Point, space: SearchSpace, seeds: Seeds) -> bool:
 
 
 def refuse_file(file: Path, error: UserError) -> None:
-    """Replace the file of a request by a file with the error."""
-    write_whole(file.with_suffix(".refused"), str(error))
-    file.unlink(missing_ok=True)
+    """Replace the file of a request by a file with the error. Raises OSError if the folder cannot be written."""
+    write_whole(file.with_suffix(".refused"), str(error), mode=0o644)
+    try:
+        file.unlink(missing_ok=True)
+    except IsADirectoryError:
+        quarantine(file)
 
 
 def wait_for_driver(file: Path, for_s: float) -> bool:

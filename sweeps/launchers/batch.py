@@ -24,6 +24,7 @@ from sweeps.trial.app import pack_app
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Outcome, Request
 from sweeps.trial.process import outcome_of_error, outcome_of_job
+from sweeps.trial.times import now
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +147,7 @@ class BatchTrials(TrialLauncher):
         batch, self._batch = self._batch, []
         for job in batch:
             with suppress(OSError):  # because the trial itself reports a full disk
-                job.attempt_folder.begin(time.time())
+                job.attempt_folder.begin(now())
         overrides = [_overrides(job.config.hydra) for job in batch]
         try:
             returns = self._launcher.launch(overrides, initial_job_idx=batch[0].number)

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing import Pipe
@@ -20,6 +19,7 @@ from sweeps.trial.gpus import SHARE
 from sweeps.trial.job import Outcome, State, World
 from sweeps.trial.packing import pack
 from sweeps.trial.sent_job import SentJob
+from sweeps.trial.times import now
 
 _SERVER = """
 import json, sys
@@ -86,7 +86,7 @@ class Forks:
         """
         resources = dict.fromkeys(_THREADS, str(threads)) | {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
         resources |= {SHARE: str(job.request.gpus)} if 0 < job.request.gpus < 1 else {}
-        payload = pack((job, time.time()))
+        payload = pack((job, now()))
         self._running.add(job.number)
         environment = {**job.environment, **resources}
         log = job.attempt_folder.log

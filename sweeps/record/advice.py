@@ -6,7 +6,6 @@ follow seff and jobstats: https://princetonuniversity.github.io/jobstats
 
 import math
 import shlex
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from sweeps.settings import short_min
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.metrics import GPU, USE, MetricsLine
+from sweeps.trial.times import now
 from sweeps.trial.usage import find_idle_gpus
 
 _MARGIN = 1.2  # factor of the largest use
@@ -212,7 +212,7 @@ def warn_idle_gpus(trial: TrialRecord, idle_min: float | None) -> str:
     with suppress(OSError):  # because a shared disk may be away for a moment
         attempt = TrialFolder(trial.folder).newest() if idle_min else None
         since = attempt.began() if attempt else None
-        if attempt and idle_min and since and time.time() - since >= idle_min * 60:
+        if attempt and idle_min and since and now() - since >= idle_min * 60:
             for file in trial.folder.glob("system_metrics*.jsonl"):
                 names |= find_idle_gpus(_newest_first(last_lines(file, _TAIL, _TAIL)), since, idle_min * 60)
     if not (attempt and names):

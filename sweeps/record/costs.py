@@ -68,7 +68,9 @@ def wall_clock_s(trials: Iterable[TrialRecord]) -> float:
     outcomes = [outcome for trial in trials for outcome in trial.attempts if outcome.started_at]
     if not outcomes:
         return 0.0
-    return max(outcome.ended_at for outcome in outcomes) - min(outcome.started_at or 0.0 for outcome in outcomes)
+    first = min(outcome.started_at or 0.0 for outcome in outcomes)
+    last = max(outcome.ended_at for outcome in outcomes)
+    return max(0.0, last - first)  # because the clocks of two nodes may differ
 
 
 def _kind(state: State) -> str:

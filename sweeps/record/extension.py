@@ -1,33 +1,27 @@
 """Who extended a study, when, and by which values."""
 
 import getpass
-import math
 import os
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sweeps.trial.times import is_time, now
+
 if TYPE_CHECKING:
     from sweeps.record.definition import Definition
-
-_LATEST = 2**37  # seconds, because a date has a year of four digits
 
 
 def add_extension(old: "Definition", new: "Definition") -> "Definition":
     """Return the `new` definition of a study with its extensions, of which the last is that of the `old` definition."""
     values = "; ".join(old.differences(new).values())
-    newest = [{"by": user_name(), "at": time.time(), "values": values}] if values else []
+    newest = [{"by": user_name(), "at": now(), "values": values}] if values else []
     return replace(new, version=old.version, extended=[*old.extended, *newest])
 
 
 def well_formed(extended: object) -> list[dict[str, Any]]:
     """Return the extensions that have a time, because a damaged one must hide no study."""
     entries = extended if isinstance(extended, list) else []
-    return [entry for entry in entries if isinstance(entry, dict) and _is_time(entry.get("at"))]
-
-
-def _is_time(at: object) -> bool:
-    return isinstance(at, int | float) and math.isfinite(at) and 0 <= at < _LATEST
+    return [entry for entry in entries if isinstance(entry, dict) and is_time(entry.get("at"))]
 
 
 def user_name() -> str:

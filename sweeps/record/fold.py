@@ -18,6 +18,7 @@ from sweeps.record.space import canonical
 from sweeps.record.study import Added, By, StudySnapshot, TrialRecord
 from sweeps.record.trial_config import read_overrides
 from sweeps.trial.job import Outcome, State
+from sweeps.trial.times import parse_time
 
 VERSION = 1
 _MAX_GAP = 1000  # numbers beyond the recorded trials up to which a folder's number is credible
@@ -49,10 +50,10 @@ class Fold:
                 trial = self.trials[event["trial"]]
                 self._change(replace(trial, state=State.QUEUED, forgiven=int(event["forgiven"])))
             case "added":
-                who, when = str(event.get("by", "")), float(event.get("at", 0.0))
+                who, when = str(event.get("by", "")), parse_time(event.get("at"))
                 self.added.append(Added(str(event["name"]), dict(event["point"]), bool(event["outside"]), who, when))
             case "excluded":
-                who, when = str(event["by"]), float(event["at"])
+                who, when = str(event["by"]), parse_time(event["at"])
                 self.excluded.append(Excluded(str(event["name"]), str(event["condition"]), who, when))
             case "remembered":
                 number = event["trial"]

@@ -27,7 +27,12 @@ def describe_steering(study: StudySnapshot, reads_trials: bool = True) -> list[s
         newest = TrialFolder(trial.folder).newest() if trial.state is State.PRUNED else None
         if newest and (request := newest.stopped_by()):
             lines.append((request[1], f"trial {trial.number} was pruned by {request[0]}"))
-    return [f"{line} at {datetime.fromtimestamp(at):%Y-%m-%d %H:%M}" for at, line in sorted(lines)]
+    return [f"{line}{_describe_time(at)}" for at, line in sorted(lines)]
+
+
+def _describe_time(at: float) -> str:
+    """Return a time in words; empty if it is unknown."""
+    return f" at {datetime.fromtimestamp(at):%Y-%m-%d %H:%M}" if at else ""
 
 
 def _describe_extensions(study: StudySnapshot) -> Iterator[tuple[float, str]]:

@@ -90,7 +90,8 @@ class Driver:
         if self._settings.preview:
             plan.preview()
             return self._study
-        plan.check_added()
+        if not (self._job and self._job.is_here):
+            plan.added.check()
         self._packed = pack_app(self._app.task_function, self._app.hydra_context)
         self._claim_folder()
         keep, refused = True, False  # keep, because an unexpected error must not end jobs that run well elsewhere
@@ -233,7 +234,7 @@ class Driver:
             overrides=lambda trial: plan.choosing.space.overrides(trial.params),
             print_line=view.say,
             tracker=tracker,
-            take_requests=lambda: plan.take_requests(record, view.say),
+            take_requests=lambda: plan.added.take(record, view.say),
         )
         return Loop(
             record=record,

@@ -2,7 +2,6 @@
 
 import math
 import signal
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +22,7 @@ from sweeps.study.watchers import Watchers
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.metrics import METRICS
+from sweeps.trial.times import now
 from sweeps.wording import counted
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Loop:
     settings: SweeperConf
     watchers: Watchers
     stop_reason: Callable[[], str]  # returns why the study should stop, in words; empty if it should not
-    clock: Callable[[], float] = time.time
+    clock: Callable[[], float] = now
     pruner: "Pruner | None" = None
     ahead: bool = False  # whether to choose the next trial before there is room, because a grid learns nothing
     interrupted: bool = False

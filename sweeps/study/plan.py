@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,17 +10,13 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from sweeps.choose import manual
 from sweeps.choose.repeats import Seeds
 from sweeps.errors import Infeasible, UserError
 from sweeps.hydra_parts import typed_words
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.record.definition import resumed_sampler
-from sweeps.record.narrowed import narrow
 from sweeps.record.space import Choice, SearchSpace, is_grid
-from sweeps.record.study import Added
-from sweeps.record.writer import Record
 from sweeps.results.terminal import View, cost, requests_table
 from sweeps.secrets import refuse_typed
 from sweeps.settings import SweeperConf
@@ -30,7 +26,8 @@ from sweeps.study.compose import Composer
 from sweeps.study.help import at_once
 from sweeps.study.points import Points
 from sweeps.study.price import measured_price
-from sweeps.study.typed_space import in_space, read_space, refuse_fractions, refuse_narrowing
+from sweeps.study.requests import Requests
+from sweeps.study.typed_space import in_space, read_space, refuse_fractions
 from sweeps.trial.job import Point, Request
 from sweeps.trial.process import EXPECTED_RETURN
 from sweeps.wording import counted
@@ -54,6 +51,7 @@ class Plan:
     settings: SweeperConf
     choosing: Choosing
     points: Points
+    added: Requests
     launcher: TrialLauncher
     requests: list[Request]  # of each trial; of a search the most expensive one, as often as there are trials
     left_out: list[str]  # why infeasible points cannot run here
@@ -75,40 +73,6 @@ class Plan:
         view.say(at_once(self.config))
         for line in self.launcher.preview():
             view.say(line)
-
-    def check_added(self) -> None:
-        """Check the trials that a person added while no driver ran. Raises UserError, and deletes a wrong trial."""
-        for file in manual.list_requests(self.folder):
-            try:
-                request = manual.read_request(file, self.choosing.space, self.choosing.seeds)
-                if isinstance(request, Added):
-                    self.points.check(request.params)
-            except UserError:
-                file.unlink(missing_ok=True)
-                raise
-
-    def take_requests(self, record: Record, print_line: Callable[[str], None]) -> None:
-        """Record the valid requests of persons. Each file is kept until its request is recorded."""
-        for file in manual.list_requests(self.folder):
-            try:
-                study = record.study
-                if file.name not in [*(a.name for a in study.added), *(e.name for e in study.excluded)]:
-                    self._take_request(file, record)
-                file.unlink(missing_ok=True)
-            except UserError as error:
-                manual.refuse_file(file, error)
-                print_line(f"refused: {error}")
-
-    def _take_request(self, file: Path, record: Record) -> None:
-        space = narrow(self.choosing.space, record.study.excluded)
-        request = manual.read_request(file, space, self.choosing.seeds)
-        if isinstance(request, Added):
-            manual.refuse_duplicate(request.params, record.trials, record.study.added)
-            self.points.check(request.params)
-            record.add(request)
-        else:
-            refuse_narrowing(request.text, space, record.study)
-            record.exclude(request, self.choosing.space)
 
 
 def make(app: App, settings: SweeperConf, name: str, folder: Path, launcher: Launcher, typed: Sequence[str]) -> Plan:
@@ -140,7 +104,8 @@ def make(app: App, settings: SweeperConf, name: str, folder: Path, launcher: Lau
     requests, left_out = _check_points(points, choosing, settings, is_new)
     if is_new and (suggested := choosing.rehearse()):
         _check_suggested(points, settings, suggested)
-    return Plan(folder, config, settings, choosing, points, trials, requests, left_out, notes)
+    added = Requests(folder, choosing.space, choosing.seeds, points)
+    return Plan(folder, config, settings, choosing, points, added, trials, requests, left_out, notes)
 
 
 def _trial_launcher(launcher: Launcher, settings: SweeperConf, folder: Path) -> TrialLauncher:

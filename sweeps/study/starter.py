@@ -1,6 +1,5 @@
 """From the choosers' proposals to attempts that are ready to be submitted."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from sweeps.signals import interruptible
 from sweeps.study.attempt import RETRIED, Attempt, may_be_reopened
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.times import now
 from sweeps.wording import point_text
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Starter:
     tracker: "Tracker | None" = None
     take_requests: Callable[[], object] = tuple
     """Records what persons have requested since the last call: added trials and excluded points."""
-    clock: Callable[[], float] = time.time
+    clock: Callable[[], float] = now
     has_started: bool = False  # whether this driver had anything to do
     _jobs: dict[int, Job] = field(default_factory=dict)  # the jobs of open trials, by number
     _offsets: dict[int, int] = field(default_factory=dict)  # bytes of the metrics that were read, by trial

@@ -1,7 +1,6 @@
 """Whether a study starts further trials: its results may be enough, a budget spent, or something wrong."""
 
 import re
-import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
@@ -10,6 +9,7 @@ from sweeps.settings import SweeperConf
 from sweeps.study.attempt import Attempt
 from sweeps.study.budget import Budget, Enough
 from sweeps.trial.job import Outcome, State
+from sweeps.trial.times import now
 
 _REFUSALS = 3  # refusals in a row, for one reason, that stop the study
 
@@ -25,7 +25,7 @@ class Stop:
     settings: SweeperConf
     print_line: Callable[[str], None]
     cancel_pending: Callable[[], None]
-    clock: Callable[[], float] = time.time
+    clock: Callable[[], float] = now
     reason: str = ""  # why no further trial starts; empty while trials start
     enough: Enough | None = None  # why the search, or with a `reason` the study, has enough
     _cancelled: bool = False  # whether the search's queued attempts were cancelled

@@ -27,6 +27,7 @@ from sweeps.trial.metrics import MetricsLine
 from sweeps.trial.ranks import RankLost as RankLost
 from sweeps.trial.ranks import report_failure
 from sweeps.trial.staging import staged as staged
+from sweeps.trial.times import now
 
 
 class Diverged(ArithmeticError):
@@ -97,7 +98,7 @@ class Trial:
         if self.world.is_chief:
             print(f"step {step}  " + "  ".join(f"{name}={value:.5g}" for name, value in values.items()), flush=True)
             if self._last_earlier_step is None or step > self._last_earlier_step:
-                self._attempt.trial.append_metrics(MetricsLine(step, time.time(), values))
+                self._attempt.trial.append_metrics(MetricsLine(step, now(), values))
         if not partial or set(self._objective.names) <= values.keys():
             read_objective(values, self._objective, step)
 

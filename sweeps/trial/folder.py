@@ -26,7 +26,6 @@ Each file has one writer, and is written aside and renamed, or appended a whole 
 
 import json
 import os
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -47,8 +46,10 @@ from sweeps.files import (
 )
 from sweeps.trial.job import Outcome, Request, State
 from sweeps.trial.metrics import METRICS, MetricsLine
+from sweeps.trial.times import is_time, now, parse_time, read_time
 from sweeps.trial.usage import measure
 
+_READABLE = 0o644  # because the trial may belong to another user than the person who ends it
 _REQUESTED = ("cores", "mem_gb", "nodes", "ranks")
 Note = str | list[str] | dict[str, float]  # a sentence, names, or numbers to show beside metrics of the same names
 
@@ -147,7 +148,7 @@ class TrialFolder:
         newest = self.newest()
         attempt = self.attempt(newest.number + 1 if newest else 1)
         attempt.path.mkdir(parents=True)
-        content: dict[str, Any] = {"asked": queued_at or time.time(), "idle_slot_s": idle_slot_s}
+        content: dict[str, Any] = {"asked": queued_at or now(), "idle_slot_s": idle_slot_s}
         content |= {name: value for name, value in asdict(request or Request()).items() if value is not None}
         content |= {"launcher": launcher} if launcher else {}
         write_whole(attempt.path / "asked.json", json.dumps(content), sync=False)
@@ -188,27 +189,29 @@ class AttemptFolder:
     def began(self) -> float | None:
         """Return when the attempt started, in seconds since 1970; None if it did not."""
         file = self.path / "began"
-        with suppress(ValueError):
-            return float(read_text(file)) if file.exists() else None
-        return file.stat().st_mtime  # because a damaged file was written at about that time
+        return read_time(file) if file.exists() else None
 
     def request_stop(self, reason: State, by: str = "") -> None:
         """Request that the attempt ends. `by` is the name of the user who ends the trial."""
         if by:
-            write_whole(self.path / "stop_by", json.dumps({"by": by, "at": time.time()}), sync=False)
-        write_whole(self.path / "stop", reason, sync=False)
+            content = json.dumps({"by": by, "at": now()})
+            write_whole(self.path / "stop_by", content, sync=False, mode=_READABLE)
+        write_whole(self.path / "stop", reason, sync=False, mode=_READABLE)
 
     def stop_requested(self) -> State | None:
         file = self.path / "stop"
-        with suppress(ValueError):
-            return State(read_text(file)) if file.exists() else None
-        return State.CANCELLED  # because even a damaged file is a request to stop
+        if not os.path.lexists(file):
+            return None
+        with suppress(ValueError, OSError):
+            return State(read_text(file))
+        # Because even a file that is damaged, or of another user, is a request to stop.
+        return State.PRUNED if os.path.lexists(self.path / "stop_by") else State.CANCELLED
 
     def stopped_by(self) -> tuple[str, float] | None:
-        """Return who ended the trial and when, in seconds since 1970; None if no person did, or if it is unreadable."""
-        with suppress(CorruptFile, OSError, LookupError, TypeError, ValueError):
+        """Return who ended the trial and when; None if no person did, or if it is unreadable."""
+        with suppress(CorruptFile, OSError, LookupError):
             request = read_json(self.path / "stop_by") or {}
-            return str(request["by"]), float(request["at"])
+            return str(request["by"]), parse_time(request.get("at"))
         return None
 
     def append_stop_answer(self, reason: State | None) -> None:
@@ -245,7 +248,7 @@ class AttemptFolder:
         except CorruptFile as error:
             quarantine(self.path / "end.json")
             end = Outcome(State.LOST, str(error))
-        end = self._complete(end, ended or time.time())
+        end = self._complete(end, ended or now())
         self.path.mkdir(parents=True, exist_ok=True)  # because the user may have deleted the folder
         write_once(self.path / "end.json", json.dumps(end.as_json()))
         return self.end() or end
@@ -262,7 +265,8 @@ class AttemptFolder:
         with suppress(CorruptFile, TypeError, ValueError, ArithmeticError):
             content = read_json(self.path / "asked.json") or {}
             note |= {name: float(value) for name, value in content.items() if name != "launcher"}
-        queued_at = note["asked"]
+        queued_at = note["asked"] if is_time(note["asked"]) else began or ended
+        ended = max(ended, began or queued_at)
         # No duration is negative, because the driver's clock and the clock of the trial's node may differ.
         seconds = {"idle_slot": note["idle_slot_s"], "queued": max(0.0, (began or ended) - queued_at)}
         if began is not None:

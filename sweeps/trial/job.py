@@ -1,7 +1,7 @@
 """The data classes of a trial: its task (`Job`), its ranks (`World`) and its result (`Outcome`)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from omegaconf import DictConfig
 
 from sweeps.secrets import without_secrets
 from sweeps.trial.app import PackedApp
+from sweeps.trial.times import is_time
 
 if TYPE_CHECKING:
     from sweeps.trial.folder import AttemptFolder, TrialFolder
@@ -98,7 +99,12 @@ class Outcome:
             error = f"{error[:_MAX_ERROR_CHARS]} ... (the rest is in its log)"
         fields = {_FORMER_FIELDS.get(name, name): value for name, value in content.items()}
         end = cls(**{**fields, "state": State(content["state"]), "error": error})
-        float(end.queued_at), float(end.ended_at), dict(end.metrics), dict(end.seconds), list(end.objective)
+        times = [end.queued_at, end.ended_at, *([] if end.started_at is None else [end.started_at])]
+        if not all(map(is_time, times)):
+            raise ValueError(f"its times {times} are in no calendar")
+        dict(end.metrics), list(end.objective)
+        # Because a former version measured by a clock that may have been set back.
+        end = replace(end, seconds={phase: max(0.0, float(value)) for phase, value in end.seconds.items()})
         for amount in (*end.requested.values(), *end.used.values(), end.gpus):
             float(amount)
         return end

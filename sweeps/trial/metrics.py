@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweeps.files import Lines
+from sweeps.trial.times import is_time
 
 if TYPE_CHECKING:
     from sweeps.trial.folder import TrialFolder
@@ -14,7 +15,7 @@ GPU, CPU = "system/gpu_", "system/cpu_"  # prefixes of system metrics; the numbe
 POWER, USE = "power_usage_watts", "utilization_percentage"  # suffixes of system metrics
 OWN_MEMORY = "memory_usage_percentage"  # suffix of the part (%) of a shared GPU's memory that the trial uses
 
-_MAX_INT64 = 2**63  # because databases store steps and milliseconds in 64 bits
+_MAX_INT64 = 2**63  # because databases store steps in 64 bits
 
 
 def is_gpu_use(name: str) -> bool:
@@ -35,8 +36,8 @@ class MetricsLine:
         content = json.loads(line)
         metrics = {name: float(value) for name, value in content["metrics"].items()}
         step, reported = int(content["step"]), float(content["time"])
-        if not (abs(step) < _MAX_INT64 and abs(reported) < _MAX_INT64 / 1000):
-            raise ValueError(f"step {step} or time {reported} exceeds 64 bits")
+        if abs(step) >= _MAX_INT64 or not is_time(reported):
+            raise ValueError(f"step {step} exceeds 64 bits, or {reported} is no time")
         return cls(step, reported, metrics)
 
 

@@ -3,7 +3,6 @@
 import io
 import os
 import sys
-import time
 import traceback
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -25,6 +24,7 @@ from sweeps.trial.metrics import METRICS, SYSTEM_METRICS
 from sweeps.trial.packing import pack
 from sweeps.trial.sent_job import SentJob
 from sweeps.trial.system_metrics import sampling
+from sweeps.trial.times import now
 
 _STOP_ERRORS = {State.TIMED_OUT: "it was near its time limit", State.CANCELLED: "a stop was requested"}
 _OWN_FILES = (METRICS, "notes.json", "confusion.json")  # files that the task function writes through `Trial`
@@ -58,7 +58,7 @@ def run_trial(sent: SentJob, began: float, world: World | None = None) -> Outcom
     if not world.is_chief:
         job.config.hydra.output_subdir = None  # because .hydra/ has one writer
     limit_jax()
-    started = time.time()
+    started = now()
     samples = SYSTEM_METRICS if world.is_chief else f"system_metrics.{world.rank}.jsonl"
     sampled = sampling(job.folder, name=samples) if world.local_rank == 0 else nullcontext()
     with sampled, facts.recording(attempt) if world.is_chief else nullcontext():
@@ -71,7 +71,7 @@ def run_trial(sent: SentJob, began: float, world: World | None = None) -> Outcom
     end = outcome_of_job(returned, job.objective if world.is_chief else None, attempt.stop_reason())
     # Here, because a worker may give the trial a larger part of its GPU than it was queued with.
     end = replace(end, gpus=share()) if share() < 1 else end
-    end.seconds.update(starting=started - began, training=time.time() - started)
+    end.seconds.update(starting=max(0.0, started - began), training=now() - started)
     if not world.is_chief or end.state is State.LOST:  # because the launcher knows who preempted it
         return ranks.leave(attempt, world, end)
     if job.job_return is not None:

@@ -29,6 +29,7 @@ import pynvml
 from sweeps.trial import facts, gpus
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.metrics import CPU, GPU, OWN_MEMORY, POWER, SYSTEM_METRICS, USE, MetricsLine
+from sweeps.trial.times import now
 
 _MIN_INTERVAL_S = 0.5  # because CPU time over a shorter interval is mostly rounding
 _MEMORY = "memory_usage_megabytes"
@@ -79,7 +80,7 @@ def _sample(folder: TrialFolder, interval_s: float, name: str, ended: threading.
         while not last:
             last = ended.wait(wait_s)
             if not last or time.monotonic() - usage.since >= min(_MIN_INTERVAL_S, interval_s):
-                folder.append_metrics(MetricsLine(step, time.time(), usage.sample()), name)
+                folder.append_metrics(MetricsLine(step, now(), usage.sample()), name)
             step, wait_s = step + 1, interval_s
     except (OSError, ValueError, psutil.Error) as error:
         print(f"No further system metrics: {error}", file=sys.stderr)

@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
@@ -29,6 +28,7 @@ from sweeps.trial.process import run_trial
 from sweeps.trial.ranks import is_failure
 from sweeps.trial.sent_job import SentJob
 from sweeps.trial.staging import staging
+from sweeps.trial.times import now
 
 _FENCE_S = 5.0
 _RANKS_FENCE_S = 2.0
@@ -119,7 +119,7 @@ class Notice:
 
     def is_due(self, early_s: float = 0.0) -> bool:
         """Return whether the job's time is nearly over, whether or not SLURM sent a signal."""
-        return time.time() - job_start() > self._due_s - early_s
+        return now() - job_start() > self._due_s - early_s
 
     def listen(self) -> None:
         """Register the handlers of the warning and of SIGTERM."""

@@ -19,6 +19,7 @@ from sweeps.launchers.slurm.watcher import FollowedJob
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import Job, Outcome, State
 from sweeps.trial.sent_job import SentJob
+from sweeps.trial.times import now
 
 _STRAGGLE_S = 30.0  # maximum time for other ranks to end after the chief
 _TICK_S = 0.05
@@ -49,7 +50,7 @@ class JobTrials:
         """Return for how long trials with this number of GPUs have been running, of the oldest trials."""
         jobs = islice((job for job, _ in self.trials.values() if job.request.gpus == gpus), _OLDEST)
         with self._slurm.retrying("ages of running trials"):
-            return [time.time() - began for job in jobs if (began := job.attempt_folder.began())]
+            return [now() - began for job in jobs if (began := job.attempt_folder.began())]
         return []
 
     def count_of(self, gpus: float) -> int:
