@@ -110,9 +110,12 @@ class Lines:
 def open_regular(path: Path) -> BinaryIO:
     """Open a file to read. Raises OSError for a pipe, a folder or a device, because these have no end or no content."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # because a pipe waits for its writer
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
+        is_folder = stat.S_ISDIR(mode)
+        code, words = (errno.EISDIR, "Is a directory") if is_folder else (errno.EINVAL, "not a regular file")
+        raise OSError(code, words, str(path))
     return os.fdopen(descriptor, "rb")
 
 

@@ -184,8 +184,8 @@ def _read_content(file: Path) -> dict[str, Any]:
     except CorruptFile as error:
         raise UserError(f"{error}.\n{_ADD_AGAIN}") from error
     except OSError as error:
-        if isinstance(error, FileNotFoundError) or error.errno == errno.ELOOP:
-            raise UserError(f"{file} cannot be read: it is a link to no file.\n{_ADD_AGAIN}") from error
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.EISDIR):
+            raise UserError(f"{file} cannot be read: it is a folder, or a link to no file.\n{_ADD_AGAIN}") from error
         raise
     if content is None:
         raise UserError(f"{file} cannot be read: it was deleted.\n{_ADD_AGAIN}")

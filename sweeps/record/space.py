@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, islice
+from typing import TypeVar
 
 from sweeps.errors import UserError
 from sweeps.record.exclusion import Exclusion
@@ -15,10 +16,13 @@ from sweeps.trial.job import Point, Value
 
 __all__ = ["Choice", "Condition", "Interval", "Parameter", "SearchSpace", "canonical", "is_grid", "quoted", "text_of"]
 
+T = TypeVar("T")
 Values = Callable[[Parameter], Iterable[Value]]
 """A function that returns the values to try of a parameter."""
 _MOST_EMPTY = 2000  # points in a row that conditions exclude, before a space with fractions counts as empty
 _FEW = 10
+MOST_CORNERS = 500
+SAMPLED = 100  # values that are checked of a parameter with more values than MOST_CORNERS, which takes a second
 
 
 @dataclass(frozen=True)
@@ -182,19 +186,32 @@ class SearchSpace:
             if not self.excludes(longer):
                 yield from self._expand(longer, rest, values)
 
-    def corners(self, limit: int = 500) -> list[Point]:
-        """Return points to check before a search: choices and interval ends, in all combinations up to `limit`."""
+    def corners(self, limit: int = MOST_CORNERS) -> list[Point]:
+        """Return points to check before a search: choices and interval ends, in all combinations up to `limit`.
+
+        If there are more combinations, return a point for each value. If a parameter has more than `limit` values, only
+        some of them are among the points: the first, the last, and others evenly between.
+        """
         grid = list(islice(self._expand_all(_ends), limit + 1))
         if len(grid) <= limit:
             return grid or list(islice(self.all_points(), _FEW))  # because conditions may exclude all corners
-        diagonal = []  # a point for each value, because there are too many combinations
-        for i in range(max([len(self.listed), *(len(parameter.values) for parameter in self._free)])):
-            point: Point = {**self.listed[i % len(self.listed)]} if self.listed else {}
+        most = max([len(self.listed), *(len(parameter.values) for parameter in self._free)])
+        count = most if most <= limit else SAMPLED
+        diagonal = []
+        for i in range(count):
+            point: Point = {**_pick(self.listed, i, count)} if self.listed else {}
             for parameter in self._free:
                 if self.exists(parameter, point):
-                    point[parameter.key] = parameter.values[i % len(parameter.values)]
+                    point[parameter.key] = _pick(parameter.values, i, count)
             diagonal.append(point)
         return [point for point in diagonal if not self.excludes(point)] or grid[:_FEW]
+
+
+def _pick(values: Sequence[T], i: int, count: int) -> T:
+    """Return the value of the `i`-th of `count` points: each value at least once or, of more values, spread evenly."""
+    if len(values) <= count:
+        return values[i % len(values)]
+    return values[round(i * (len(values) - 1) / (count - 1))]
 
 
 def _ends(parameter: Parameter) -> Sequence[Value]:

@@ -4,6 +4,7 @@ import inspect
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 
 from hydra.plugins.launcher import Launcher
@@ -16,7 +17,7 @@ from sweeps.hydra_parts import typed_words
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.record.definition import resumed_sampler
-from sweeps.record.space import Choice, SearchSpace, is_grid
+from sweeps.record.space import MOST_CORNERS, SAMPLED, Choice, SearchSpace, is_grid
 from sweeps.results.terminal import View, cost, requests_table
 from sweeps.secrets import refuse_typed
 from sweeps.settings import SweeperConf
@@ -24,13 +25,15 @@ from sweeps.study import notify
 from sweeps.study.choosing import Choosing, total
 from sweeps.study.compose import Composer
 from sweeps.study.help import at_once
-from sweeps.study.points import Points
+from sweeps.study.points import Points, announce
 from sweeps.study.price import measured_price
 from sweeps.study.requests import Requests
 from sweeps.study.typed_space import in_space, read_space, refuse_fractions
 from sweeps.trial.job import Point, Request
 from sweeps.trial.process import EXPECTED_RETURN
 from sweeps.wording import counted
+
+_MOST_PREVIEWED = 2000  # points of a grid that a preview composes, which takes seconds
 
 
 @dataclass(frozen=True)
@@ -55,12 +58,16 @@ class Plan:
     launcher: TrialLauncher
     requests: list[Request]  # of each trial; of a search the most expensive one, as often as there are trials
     left_out: list[str]  # why infeasible points cannot run here
+    checked: int  # number of points that were composed and checked
     notes: list[str]  # lines to print first
 
     def preview(self) -> None:
         """Print the planned trials, their cost, and what would be submitted. Raises UserError on a refusal."""
         view = View()
-        view.say(f"{counted(len(self.requests), 'trial')}, all composed and checked; none was started")
+        planned, checked = len(self.requests), "all composed and checked"
+        if is_grid(self.settings) and self.checked < planned:
+            checked = f"{self.checked} of them composed and checked; the study itself checks all first"
+        view.say(f"{counted(planned, 'trial')}, {checked}; none was started")
         if count := len(self.left_out):
             points = "more points" if is_grid(self.settings) else "corners of the search space"
             view.say(f"{count} {points} are infeasible, and would not be started. The first: {self.left_out[0]}")
@@ -101,11 +108,13 @@ def make(app: App, settings: SweeperConf, name: str, folder: Path, launcher: Lau
         problem = f"{trials.grid_only}: a search chooses each trial by the results of the others."
         raise UserError(f"{problem}\nRemove {trials.grid_only}")
     points = Points(composer, choosing.space, trials)
-    requests, left_out = _check_points(points, choosing, settings, is_new)
+    requests, left_out, checked = _check_points(points, choosing, settings, is_new)
+    if not is_grid(settings):
+        notes += _describe_sampled(choosing.space)
     if is_new and (suggested := choosing.rehearse()):
         _check_suggested(points, settings, suggested)
     added = Requests(folder, choosing.space, choosing.seeds, points)
-    return Plan(folder, config, settings, choosing, points, added, trials, requests, left_out, notes)
+    return Plan(folder, config, settings, choosing, points, added, trials, requests, left_out, checked, notes)
 
 
 def _trial_launcher(launcher: Launcher, settings: SweeperConf, folder: Path) -> TrialLauncher:
@@ -145,17 +154,20 @@ def _returns_nothing(function: TaskFunction) -> bool:
 
 def _check_points(
     points: Points, choosing: Choosing, settings: SweeperConf, is_new: bool
-) -> tuple[list[Request], list[str]]:
-    """Return what each trial requests, and why infeasible points are left out.
+) -> tuple[list[Request], list[str], int]:
+    """Return what each trial requests, why infeasible points are left out, and how many points were checked.
 
-    Checks every point of a new grid. Of a search, or a study that exists, it checks the corners of the space.
-    Raises UserError if a point is wrong, and Infeasible if a new study has no feasible point.
+    Checks every point of a new grid. Of a search, a study that exists, or the preview of a large grid, it checks the
+    corners of the space. Raises UserError if a point is wrong, and Infeasible if a new study has no feasible point.
     """
     space, seeds, grid = choosing.space, choosing.seeds, is_grid(settings)
     whole_grid = grid and (is_new or settings.preview)
+    is_sampled = whole_grid and settings.preview and choosing.planned > _MOST_PREVIEWED
     seed: Point = {**seeds.first} or dict.fromkeys([settings.seed_key] * bool(seeds.fresh), 0)
     answers: list[Request | str] = []
-    for point in space.points() if whole_grid else [*space.corners(), *choosing.start]:
+    corners = space.corners() if is_sampled else [*space.corners(), *choosing.start]
+    checked = space.points() if whole_grid and not is_sampled else corners
+    for point in announce(checked, choosing.planned if whole_grid and not is_sampled else len(corners)):
         seeded = {**seed, **point}
         try:
             answers.append(points.check(seeded, starts=is_new and not settings.preview))
@@ -166,6 +178,9 @@ def _check_points(
     if is_new and not whole_grid:
         refuse_fractions(space, [{**seed, **point} for point in space.corners()], points.check)
 
+    checked_count = len(answers)
+    if is_sampled:
+        answers = list(islice(cycle(answers), choosing.planned))
     answers = answers[: settings.max_grid_trials] if grid else answers
     requests = [answer for answer in answers if isinstance(answer, Request)]
     left_out = [answer for answer in answers if isinstance(answer, str)]
@@ -175,7 +190,7 @@ def _check_points(
         # A search chooses its trials later: count each as its most expensive corner.
         most_expensive = sorted(requests, key=lambda request: (request.gpus, request.timeout_min or 0))[-1:]
         requests = most_expensive * (choosing.planned * settings.repeats)
-    return requests, left_out
+    return requests, left_out, checked_count
 
 
 def _check_suggested(points: Points, settings: SweeperConf, point: Point) -> None:
@@ -189,6 +204,14 @@ def _check_suggested(points: Points, settings: SweeperConf, point: Point) -> Non
             f"it suggests {', '.join(point)}. {first}\n"
             "Use only keys of the configuration, as in trial.suggest_float('lr', 0, 1)"
         ) from error
+
+
+def _describe_sampled(space: SearchSpace) -> Iterator[str]:
+    """Yield the parameters with too many values to check each."""
+    for parameter in space.parameters:
+        if len(parameter.values) > MOST_CORNERS:
+            count = counted(len(parameter.values), "value")
+            yield f"{parameter.key} has {count}: {SAMPLED} are checked now, each other once a trial has it"
 
 
 def _describe_seeds(settings: SweeperConf, seeds: Seeds) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """From the points of a study to the jobs of its trials: each is composed, checked, and asked what it needs."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -17,6 +18,7 @@ from sweeps.trial.app import PackedApp
 from sweeps.trial.job import Job, Objective, Point, Request
 from sweeps.wording import counted
 
+_QUIET_S = 1.0
 _LISTED = 10  # points of a grid that a preview lists
 
 
@@ -30,6 +32,20 @@ def _resolve(launcher: DictConfig) -> None:
     typed = {key: value for key, value in raw.items() if isinstance(value, list | dict) or "oc.env" in str(value)}
     OmegaConf.resolve(launcher)
     launcher.update(typed)
+
+
+def announce(points: Iterable[Point], count: int) -> Iterator[Point]:
+    """Yield points that are checked one by one. Once that has taken a second, print how long `count` points take."""
+    began_at, is_announced = time.monotonic(), False
+    for done, point in enumerate(points):
+        if done == 1:
+            began_at = time.monotonic()  # because the first check imports and reads what the others use again
+        elapsed_s = time.monotonic() - began_at
+        if elapsed_s > _QUIET_S and done > 1 and not is_announced:
+            rest_s = elapsed_s / (done - 1) * max(0, count - done)
+            print(f"checking {counted(count, 'point')} before the first trial: about {rest_s:.0f} s more", flush=True)
+            is_announced = True
+        yield point
 
 
 class Points:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -58,10 +57,9 @@ class Clock:
 def fake_time() -> Iterator[Clock]:
     """Set the clock of the trials' folders, and look at files without a rate limit."""
     clock = Clock()
-    module = SimpleNamespace(time=clock, monotonic=time.monotonic, sleep=time.sleep)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sweeps.trial.folder.time", module)
-        patch.setattr("sweeps.trial.time", module)
+        patch.setattr("sweeps.trial.folder.now", clock)
+        patch.setattr("sweeps.trial.now", clock)
         patch.setattr("sweeps.looks.LOOKS_PER_S", 1e9)
         yield clock
 
@@ -176,7 +174,7 @@ class FakeLauncher(TrialLauncher):
 
 def begin(job: Job) -> Trial:
     """Begin the attempt of a job, and return its trial."""
-    job.attempt_folder.begin(folder.time.time())
+    job.attempt_folder.begin(folder.now())
     return Trial(job.folder, job.attempt, job.objective)
 
 
