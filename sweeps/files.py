@@ -108,15 +108,11 @@ class Lines:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a file to read. Raises OSError for a pipe, a folder or a device, because these have no end or no content."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # because a pipe waits for its writer
-    mode = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(mode):
-        os.close(descriptor)
-        is_folder = stat.S_ISDIR(mode)
-        code, words = (errno.EISDIR, "Is a directory") if is_folder else (errno.EINVAL, "not a regular file")
-        raise OSError(code, words, str(path))
-    return os.fdopen(descriptor, "rb")
+    """Open a file to read. Raises OSError for a pipe or a device, because these wait for a writer, or have no end."""
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return path.open("rb")  # which raises IsADirectoryError for a folder
 
 
 def read_text(path: Path) -> str:

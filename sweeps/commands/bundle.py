@@ -28,9 +28,11 @@ Folder = Annotated[Path | None, typer.Option(help="folder to unpack to; default:
 @command("bundle")
 def pack(name: Name, root: Root = MULTIRUN, output: Output = None) -> None:
     """Pack a study's results, code and config into a zip file."""
+    from sweeps.results import report
     from sweeps.results.findings import Findings
     from sweeps.results.methods import describe_methods
     from sweeps.results.picture import write_figures
+    from sweeps.results.tables import HTML
     from sweeps.study import bundle
 
     study, definition = read(name, root)
@@ -42,7 +44,8 @@ def pack(name: Name, root: Root = MULTIRUN, output: Output = None) -> None:
     with TemporaryDirectory() as folder:
         figures, problems = write_figures(findings, Path(folder), "pdf")
         others: dict[str, Path | str] = {f"figures/{path.name}": path for path in figures}
-        problems += bundle.pack(study, definition, {**others, "README.md": readme}, output)
+        others |= {"README.md": readme, bundle.path_in_study(study.name, HTML): report.render_without_logs(findings)}
+        problems += bundle.pack(study, definition, others, output)
     for line in [*problems, str(output)]:
         console.print(line, soft_wrap=True)
 

@@ -83,7 +83,7 @@ class Findings:
     def notes(self) -> Mapping[str, Note]:
         if self.origin:
             return self.origin.notes
-        return notes.collect_notes(self.study.rows) if self.reads_all else {}
+        return notes.collect_notes(self.study) if self.reads_all else {}
 
     @cached_property
     def steering(self) -> Sequence[str]:

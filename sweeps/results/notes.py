@@ -1,8 +1,9 @@
 """The notes that trials leave for readers of their results (`Trial.note`)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from sweeps.record.study import TrialRecord
+from sweeps.record.inside import is_inside
+from sweeps.record.study import StudySnapshot
 from sweeps.results.tables import Paragraph
 from sweeps.trial.folder import Note, TrialFolder
 from sweeps.wording import text
@@ -10,14 +11,16 @@ from sweeps.wording import text
 _MOST_NAMES = 20
 
 
-def collect_notes(trials: Sequence[TrialRecord]) -> dict[str, Note]:
+def collect_notes(study: StudySnapshot) -> dict[str, Note]:
     """Return the notes of all trials by subject, equal notes once.
 
     If only some of the trials left a note, their numbers follow its subject, unless it is the subject's only table row.
     """
     notes: dict[tuple[str, str], Note] = {}
     numbers: dict[tuple[str, str], list[str]] = {}
-    for trial in trials:
+    for trial in study.rows:
+        if not is_inside(trial.folder / "notes.json", study.folder):
+            continue
         for subject, note in TrialFolder(trial.folder).notes().items():
             key = subject, text_of(note)
             notes.setdefault(key, note)
@@ -25,7 +28,7 @@ def collect_notes(trials: Sequence[TrialRecord]) -> dict[str, Note]:
     by_subject = {}
     for key, note in notes.items():
         is_only_row = isinstance(note, dict) and sum(subject == key[0] for subject, _ in notes) == 1
-        is_of_all = len(numbers[key]) == len(trials) or is_only_row
+        is_of_all = len(numbers[key]) == len(study.rows) or is_only_row
         suffix = "" if is_of_all else f" (trial {text_of(numbers[key])})"
         by_subject[key[0] + suffix] = note
     return by_subject

@@ -64,6 +64,13 @@ def write(study: StudySnapshot | Findings, files: TrialFiles | None = None) -> P
     return folder / HTML
 
 
+def render_without_logs(findings: Findings) -> str:
+    """Return the page of a study without the last lines of its trials' logs."""
+    files = TrialFiles(findings.study.objective, shows_logs=False)
+    files.look(findings)
+    return _render_page(findings, files)
+
+
 def write_live(study: StudySnapshot, files: TrialFiles, again_s: float, patience_s: float = math.inf) -> None:
     """Write the page of a running study. The page reloads itself and expects the next writing after `again_s`.
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from sweeps.files import last_lines, open_regular
 from sweeps.record import costs
+from sweeps.record.inside import is_inside
 from sweeps.record.study import StudySnapshot, TrialRecord, result_of
 from sweeps.results.findings import Findings
 from sweeps.results.scales import scale_of
@@ -93,17 +94,18 @@ class _Files:
     config: list[str] = field(default_factory=list)
     process: dict[str, str] = field(default_factory=dict)  # machine and versions of the newest attempt, by labels
 
-    def read(self, trial: TrialRecord, objective: Sequence[str]) -> None:
-        """Read new lines of the files. A trial that has ended has no new lines."""
+    def read(self, trial: TrialRecord, objective: Sequence[str], study: Path) -> None:
+        """Read new lines of the files in the study's folder. A trial that has ended has no new lines."""
         version = str(trial.state), len(trial.attempts)
         if self.version == version and trial.state.is_over:
             return
-        self.version, self.log = version, _read_log(trial)
-        self.config = self.config or _read_config(trial.folder)
+        self.version, self.log = version, _read_log(trial, study)
+        self.config = self.config or _read_config(trial.folder, study)
         process = facts.read(TrialFolder(trial.folder)).process
         self.process = {_PROCESS_LABELS[name]: fact for name, fact in process.items()}
         for file in (self.metrics, self.system):
-            file.read(objective)
+            if is_inside(trial.folder / file.reader.name, study):
+                file.read(objective)
         self.curves, self.usage = self.metrics.thinned(_POINTS), self.system.thinned(_SAMPLES)
         self.seconds = _thin(self.metrics.seconds, _POINTS)
         if trial.state.is_over:
@@ -115,13 +117,15 @@ class _Files:
 class TrialFiles:
     """The files of a study's trials. Files of ended trials are read once; of running trials, new lines are read."""
 
-    def __init__(self, objective: Sequence[str]) -> None:
+    def __init__(self, objective: Sequence[str], shows_logs: bool = True) -> None:
         self._objective = objective
+        self._shows_logs = shows_logs
+        self._study: Path | None = None  # the folder beyond which no link is followed
         self._files: dict[int, _Files] = {}
 
     def look(self, findings: Findings, patience_s: float = math.inf) -> None:
         """Read new lines, the newest trials first, for at most `patience_s`. The next call reads the rest."""
-        until = time.monotonic() + patience_s
+        until, self._study = time.monotonic() + patience_s, findings.study.folder
         for trial in shown_of(findings)[::-1]:
             if time.monotonic() > until:
                 return
@@ -179,7 +183,7 @@ class TrialFiles:
                 | (files.usage if trial.number in configured else {}),
                 "seconds": _every(files.seconds, every),
                 "error": _masked(trial.error, _LOG),
-                "log": "\n".join(files.log)[-log_size:],
+                "log": "\n".join(files.log)[-log_size:] if self._shows_logs else "",
                 "config": [lines.setdefault(line, len(lines)) for line in config],
                 "hover": self.hover(trial),
             }
@@ -199,14 +203,14 @@ class TrialFiles:
         }
 
     def log_end(self, trial: TrialRecord) -> list[str]:
-        return self._read(trial).log
+        return self._read(trial).log if self._shows_logs else []
 
     def curves_of(self, trial: TrialRecord) -> Curves:
         return self._read(trial).curves
 
     def _read(self, trial: TrialRecord) -> _Files:
         files = self._files.setdefault(trial.number, _files_of(trial))
-        files.read(trial, self._objective)
+        files.read(trial, self._objective, self._study or trial.folder.parent)
         return files
 
     def _last(self, number: int) -> dict[str, float]:
@@ -261,17 +265,19 @@ def _every(curve: Curve, count: int) -> Curve:
     return [steps[i] for i in points], [values[i] for i in points]
 
 
-def _read_log(trial: TrialRecord) -> list[str]:
+def _read_log(trial: TrialRecord, study: Path) -> list[str]:
     try:
         newest = TrialFolder(trial.folder).newest()
     except OSError:
         return []
-    lines = last_lines(newest.log, _LOG_LINES) if newest else []
+    lines = last_lines(newest.log, _LOG_LINES) if newest and is_inside(newest.log, study) else []
     return [printable(line)[:_LINE] for line in lines]
 
 
-def _read_config(folder: Path) -> list[str]:
+def _read_config(folder: Path, study: Path) -> list[str]:
     """Return the lines of the configuration that Hydra wrote, with interpolations."""
+    if not is_inside(folder / ".hydra" / "config.yaml", study):
+        return []
     try:
         with open_regular(folder / ".hydra" / "config.yaml") as file:
             return [_masked(line, _LINE) for line in file.read(_CONFIG).decode(errors="replace").splitlines()]

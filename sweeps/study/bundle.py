@@ -10,6 +10,7 @@ NAME/study/NAME/      the study's record, without logs, checkpoints and models
 
 import json
 import os
+import shutil
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from tempfile import TemporaryDirectory
 from sweeps.errors import UserError
 from sweeps.files import MALFORMED, CorruptFile, read_json
 from sweeps.record.definition import Definition
+from sweeps.record.inside import is_inside
 from sweeps.record.space import quoted
 from sweeps.record.study import StudySnapshot
 from sweeps.record.trial_config import config_folders
@@ -29,10 +31,12 @@ from sweeps.study.best import key
 from sweeps.study.code import Code
 
 _FILE, _APP, _STUDY = "bundle.json", "app", "study"
-_OF_STUDY = ("*.json", "*.jsonl", "*.yaml", "*.csv", "*.html", "done", "code/*/code.json", "code/*/diff.patch")
+_OF_STUDY = ("*.json", "*.jsonl", "*.yaml", "*.csv", "done", "code/*/code.json", "code/*/diff.patch")
 _OF_TRIAL = ("*.json", "*.jsonl", ".hydra/*.yaml", "attempts/*/began", "attempts/*/*.json", "attempts/*/*.jsonl")
 _OF_THIS_MACHINE = {"tracking.json", "driver_status.json"}
 _MOST_BYTES = 2_000_000  # of a file other than a module
+_MOST_OF_RECORD = 100_000_000  # bytes of a file of the study's record, or of a module
+_MOST_UNPACKED = 10_000_000_000  # bytes of all files
 _LEFT_OUT = ("hydra.sweep.dir", "hydra.sweep.subdir", "hydra.sweeper.storage", "hydra.sweeper.extend")
 """Settings that lead out of the bundle's folder, or to the former study."""
 
@@ -63,8 +67,10 @@ def pack(study: StudySnapshot, definition: Definition, others: Mapping[str, Path
             problems += [f"{file} was changed after the study began"] if file.stat().st_mtime > began else []
     contents: dict[str, Path | str] = {f"{_APP}/{path}": file for path, file in app.items()}
     record = _record_of(study)
-    contents |= {f"{_STUDY}/{study.name}/{path}": file for path, file in record.items()}
-    contents |= {"packages.txt": source.parent / code.PACKAGES, **others}
+    contents |= {path_in_study(study.name, path): file for path, file in record.items()}
+    contents |= {"packages.txt": source.parent / code.PACKAGES}
+    problems += _leave_out(contents, [study.folder, top])
+    contents |= others
     contents[_FILE] = json.dumps(asdict(_describe(definition, saved, top)), indent=1)
     aside = output.with_name(f".{output.name}.{os.getpid()}")
     try:
@@ -77,6 +83,28 @@ def pack(study: StudySnapshot, definition: Definition, others: Mapping[str, Path
         aside.replace(output)
     finally:
         aside.unlink(missing_ok=True)
+    return problems
+
+
+def path_in_study(name: str, path: str) -> str:
+    """Return the path in the bundle of a file of the study `name`."""
+    return f"{_STUDY}/{name}/{path}"
+
+
+def _leave_out(contents: dict[str, Path | str], folders: Sequence[Path]) -> list[str]:
+    """Remove the files that are outside of all folders, by a link, or too large. Return why, in words."""
+    problems = []
+    for path, file in [*contents.items()]:
+        if not isinstance(file, Path):
+            continue
+        problem = ""
+        if not any(is_inside(file, folder) for folder in folders):
+            problem = "a link leads out of the study"
+        elif file.is_file() and file.stat().st_size > _MOST_OF_RECORD:
+            problem = f"the file exceeds {_MOST_OF_RECORD / 1e6:g} MB"
+        if problem:
+            del contents[path]
+            problems.append(f"{file} is not in the bundle, because {problem}")
     return problems
 
 
@@ -165,7 +193,8 @@ def unpack(file: Path, folder: Path | None) -> tuple[Bundle, Path]:
                 for name in names:
                     target = Path(aside) / "unpacked" / PurePosixPath(name).relative_to(bundle.name)
                     target.parent.mkdir(parents=True, exist_ok=True)
-                    target.write_bytes(packed.read(name))
+                    with packed.open(name) as content, target.open("wb") as unpacked:
+                        shutil.copyfileobj(content, unpacked)
                 (Path(aside) / "unpacked" / ".gitignore").write_text("*\n")  # or it would be code of the app around it
                 (Path(aside) / "unpacked").replace(folder)
             return bundle, folder
@@ -176,7 +205,11 @@ def unpack(file: Path, folder: Path | None) -> tuple[Bundle, Path]:
 
 def _read_bundle(packed: zipfile.ZipFile, names: Sequence[str]) -> Bundle:
     """Return the description of a bundle. Raises an error of MALFORMED if it is none, or leads out of its folder."""
+    if sum(packed.getinfo(name).file_size for name in names) > _MOST_UNPACKED:
+        raise ValueError(f"its files have more than {_MOST_UNPACKED / 1e9:g} GB")
     (described,) = [name for name in names if PurePosixPath(name).parts[1:] == (_FILE,)]
+    if packed.getinfo(described).file_size > _MOST_BYTES:
+        raise ValueError(f"its {_FILE} is too large")
     content = json.loads(packed.read(described))
     bundle = Bundle(**content)
     texts = [bundle.name, bundle.folder, *bundle.command]
