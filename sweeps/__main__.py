@@ -2,11 +2,11 @@
 
 import gc
 
-from rich.console import Console
-
 from sweeps import neighbours
 from sweeps.commands import app, best, bundle, compare, exclude, init, listing, remove, reports, resume, stop, ui
+from sweeps.commands.disk_errors import explain
 from sweeps.errors import ExitCode, UserError
+from sweeps.results.console import SafeConsole
 from sweeps.results.terminal import escape_unencodable
 
 # All modules are imported, because each adds its commands to the app.
@@ -21,7 +21,8 @@ def main() -> None:
     try:
         app()
     except (UserError, OSError) as error:
-        Console(stderr=True, highlight=False).print(str(error), soft_wrap=True, markup=False)
+        message = explain(error) if isinstance(error, OSError) else str(error)
+        SafeConsole(stderr=True, highlight=False, emoji=False).print(message, soft_wrap=True, markup=False)
         raise SystemExit(ExitCode.REFUSED) from None
 
 

@@ -1,6 +1,8 @@
 """The commands of `python -m sweeps`, a module for each command or pair of related commands, and shared functions."""
 
+import os
 import re
+import shlex
 import sys
 from collections.abc import Iterable
 from contextlib import chdir
@@ -9,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from typer.core import TyperCommand
 
 from sweeps.choose import manual
@@ -21,6 +22,7 @@ from sweeps.record import definition
 from sweeps.record.definition import Definition
 from sweeps.record.followed import resolved
 from sweeps.record.study import StudySnapshot
+from sweeps.results.console import SafeConsole, visible
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -39,7 +41,7 @@ class _Command(TyperCommand):
 
 
 command = partial(app.command, cls=_Command)
-console = Console(highlight=False, markup=False, emoji=False)
+console = SafeConsole(highlight=False, markup=False, emoji=False)
 
 MULTIRUN = Path("multirun")
 _ANSWER_S = 15.0
@@ -48,7 +50,10 @@ _ANSWER_S = 15.0
 def complete_name(context: typer.Context, incomplete: str) -> list[str]:
     """Return the names of the studies that begin with the typed letters, for the shell's completion."""
     root = Path(context.params.get("root") or MULTIRUN)
-    return [name for name in newest_first(root) if name.startswith(incomplete)]
+    names = [name for name in newest_first(root) if name.startswith(incomplete)]
+    names = [name for name in names if name == visible(name) and name.isprintable()]  # others cannot be typed
+    is_bash = "complete_bash" in os.environ.values()
+    return [shlex.quote(name) for name in names] if is_bash else names  # because other shells quote the names
 
 
 Name = Annotated[

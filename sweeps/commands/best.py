@@ -6,17 +6,22 @@ from typing import Annotated
 import typer
 
 from sweeps.commands import MULTIRUN, Name, Root, command, console, read, store_of, working_folder
-from sweeps.record.definition import refuse_foreign
+from sweeps.record.definition import refuse_foreign, sweeps_line
 from sweeps.record.study import result_of
 
 Trial = Annotated[int | None, typer.Option(help="number of the trial; default: the best trial")]
 
 
 @command()
-def best(name: Name, root: Root = MULTIRUN, trial: Trial = None) -> None:
+def best(
+    name: Name,
+    root: Root = MULTIRUN,
+    trial: Trial = None,
+    write: Annotated[bool, typer.Option("--write", help="write the trial's configuration to a file, too")] = False,
+) -> None:
     """Print the command that trains the best trial again.
 
-    Write the trial's configuration to a file, too. For several objectives, print the Pareto front.
+    For several objectives, print the Pareto front.
     """
     from sweeps.study import best as best_trial
 
@@ -29,9 +34,13 @@ def best(name: Name, root: Root = MULTIRUN, trial: Trial = None) -> None:
         words = best_trial.command(definition, row)
         console.print(best_trial.line(words, definition.working_folder), soft_wrap=True)
     if len(front) <= 1:
-        words = best_trial.write_experiment(definition, row, study.folder)
+        words = best_trial.write_experiment(definition, row, study.folder, write)
+        line = best_trial.line(words, definition.working_folder)
+        if not write:
+            number = "" if trial is None else f" --trial {trial}"
+            line = f"{sweeps_line('best', study.folder)}{number} --write && {line}"
         console.print(f"# the same trial, from {study.folder / best_trial.EXPERIMENT}", soft_wrap=True)
-        console.print(best_trial.line(words, definition.working_folder), soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 @command()

@@ -3,6 +3,7 @@
 import shlex
 import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -21,12 +22,21 @@ def init(folder: Folder) -> None:
     if folder.exists():
         line = shlex.join(["sweepyard", "init", f"{folder.absolute().name}2"])
         raise UserError(f"{folder}: it exists.\nChoose a new folder: {line}")
-    aside = folder.with_name(f".{folder.name}.new")
-    shutil.rmtree(aside, ignore_errors=True)
+    parent = folder.absolute().parent
+    if not parent.is_dir():
+        line = shlex.join(["mkdir", "-p", str(folder.parent)])
+        raise UserError(f"{folder}: there is no folder {folder.parent}.\nMake it first: {line}")
+    with TemporaryDirectory(dir=parent, prefix=f".{folder.name}.") as made:
+        aside = Path(made) / "project"
+        _write_project(aside, folder.absolute().name)
+        aside.rename(folder)
+    console.print(f"cd {shlex.quote(str(folder))} && python train.py -m lr=0.1,0.01")
+
+
+def _write_project(aside: Path, name: str) -> None:
+    """Write the project's files into a new folder."""
     shutil.copytree(_PROJECT, aside, ignore=shutil.ignore_patterns("__pycache__"))
     readme, train = aside / "README.md", aside / "train.py"
-    readme.write_text(readme.read_text().replace("# myproject", f"# {folder.absolute().name}"))
+    readme.write_text(readme.read_text().replace("# myproject", f"# {name}"))
     if not VERSION_BASE:  # because Hydra 1.4 warns of this argument
         train.write_text(train.read_text().replace('version_base="1.3", ', ""))
-    aside.rename(folder)
-    console.print(f"cd {shlex.quote(str(folder))} && python train.py -m lr=0.1,0.01")

@@ -9,6 +9,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from sweeps.commands import MULTIRUN, Name, Root, command, console, jobs_of, newest_first, read, store_of
+from sweeps.commands.disk_errors import explain
 from sweeps.errors import UserError
 from sweeps.files import holder
 from sweeps.launchers.slurm import driver_chain
@@ -32,7 +33,8 @@ def list_studies(root: Root = MULTIRUN) -> None:
             driver = str(holder(study.folder / "driver.lock") or "").partition(" since ")[0]
         except (UserError, OSError) as error:  # because a corrupt study must not hide the other studies
             table.add_row(name, "?", "?", "?", "(see below)", "")
-            problems.append(str(error).splitlines()[0])
+            problem = explain(error) if isinstance(error, OSError) else str(error)
+            problems.append(problem.splitlines()[0])
             continue
         counts = study.count(State.PRUNED, State.INFEASIBLE), len(study.bad())
         pruned, failed = (str(count or "") for count in counts)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
-from rich.console import Console, Group, JustifyMethod
+from rich.console import Group, JustifyMethod
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TimeRemainingColumn
 from rich.table import Column, Table
@@ -22,6 +22,7 @@ from sweeps.errors import Outage
 from sweeps.files import last_lines
 from sweeps.record.study import StudySnapshot, TrialRecord, by_failure_signature, result_of
 from sweeps.results import configurations
+from sweeps.results.console import SafeConsole
 from sweeps.results.findings import Findings, count_states, findings_of
 from sweeps.results.scaling import Scaling
 from sweeps.results.tables import HTML, Paragraph, Part
@@ -43,7 +44,7 @@ def escape_unencodable() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-class _Terminal(Console):
+class _Terminal(SafeConsole):
     """A console whose reader may leave (`| head`, `| tee log` at Ctrl-C) without ending the study."""
 
     def on_broken_pipe(self) -> None:

@@ -78,8 +78,8 @@ def key(word: str) -> str:
     return word.partition("=")[0].lstrip("+~")
 
 
-def write_experiment(definition: Definition, trial: TrialRecord, study: Path) -> list[str]:
-    """Write the trial as a configuration, and return the words of the command that trains from it.
+def write_experiment(definition: Definition, trial: TrialRecord, study: Path, writes: bool = True) -> list[str]:
+    """Write the trial as a configuration, if `writes`, and return the words of the command that trains from it.
 
     Raises UserError if the trial's files do not show which of its overrides choose config groups.
     """
@@ -88,8 +88,10 @@ def write_experiment(definition: Definition, trial: TrialRecord, study: Path) ->
         content = experiment(overrides_of(definition, trial), choices)
     except (OSError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
         raise UserError(f"trial {trial.number} cannot be written as {EXPERIMENT}: {error!r}") from error
-    (study / EXPERIMENT).parent.mkdir(exist_ok=True)
-    write_whole(study / EXPERIMENT, f"# @package _global_\n# Trial {trial.number} of study {study.name}\n{content}")
+    if writes:
+        (study / EXPERIMENT).parent.mkdir(exist_ok=True)
+        header = f"# @package _global_\n# Trial {trial.number} of study {study.name}\n"
+        write_whole(study / EXPERIMENT, header + content)
     return rebuild_command(definition, ["+experiment=best"], needs_launcher(trial), ["--config-dir", str(study)])
 
 

@@ -4,6 +4,7 @@ import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from sweeps.errors import UserError
 from sweeps.files import Lock, LockHeld
@@ -11,6 +12,14 @@ from sweeps.record.definition import sweeps_line
 
 _DECIDES = ("study.json", "code", "journal.jsonl", "learned.json")
 """The files that define a study for the next command in its folder."""
+
+
+def refuse_running(folder: Path, driver: str) -> NoReturn:
+    """Raise UserError, because a driver runs the study in this folder."""
+    raise UserError(
+        f"study {folder.name} is being run by {driver}. If that node is gone, its lock expires after a minute.\n"
+        f"Watch the study: {sweeps_line('status', folder)}, or stop it: {sweeps_line('stop', folder)}"
+    ) from None
 
 
 class Claim:
@@ -28,10 +37,7 @@ class Claim:
         try:
             self.lock = Lock(folder / "driver.lock", beats=True)
         except LockHeld as error:
-            raise UserError(
-                f"study {folder.name} is being run by {error}. If that node is gone, its lock expires after a minute.\n"
-                f"Watch the study: {sweeps_line('status', folder)}, or stop it: {sweeps_line('stop', folder)}"
-            ) from None
+            refuse_running(folder, str(error))
 
     def undo(self) -> None:
         """Remove the files that were created since the claim, because the study was refused; release the folder."""

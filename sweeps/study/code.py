@@ -65,13 +65,7 @@ def keep(study: Path, task_function: Any, extend: bool, resume: str) -> tuple[Co
         number, code = number - 1, None
     if code and file:
         top, copies = file.parents[code.app.count("/")], folder / str(number) / SOURCE
-        changed = [path for path, digest in code.files.items() if _has_changed(top / path, digest, copies / path)]
-        if changed and not extend:
-            shown = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
-            raise UserError(
-                f"study {study.name} was started with other code: {shown}. The code at its start: {copies}\n"
-                f"Undo the change, or run the remaining trials with the new code: {resume} hydra.sweeper.extend=true"
-            )
+        changed = _refuse_changed(study, code, top, copies, extend, resume)
         code = None if changed else code
     if code is None:
         number += 1
@@ -87,6 +81,30 @@ def keep(study: Path, task_function: Any, extend: bool, resume: str) -> tuple[Co
     for path in code.files:
         _protect(copies / path)
     return Copies(str(top), str(copies.resolve())), note
+
+
+def check(study: Path, task_function: Any, extend: bool, resume: str) -> None:
+    """Raise UserError if the app's code has changed since the study saved it, unless `extend` saves it too."""
+    file = _file_of(task_function)
+    numbers = [int(path.name) for path in (study / "code").glob("[0-9]*") if path.name.isdecimal()]
+    if file is None or not numbers:
+        return
+    newest = study / "code" / str(max(numbers))
+    with suppress(CorruptFile):  # because the app's present code would be saved instead
+        code = _read(newest / RECORD)
+        _refuse_changed(study, code, file.parents[code.app.count("/")], newest / SOURCE, extend, resume)
+
+
+def _refuse_changed(study: Path, code: Code, top: Path, copies: Path, extend: bool, resume: str) -> bool:
+    """Return whether the app's code has changed. Raises UserError if it has, and does not `extend` the study."""
+    changed = [path for path, digest in code.files.items() if _has_changed(top / path, digest, copies / path)]
+    if changed and not extend:
+        shown = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
+        raise UserError(
+            f"study {study.name} was started with other code: {shown}. The code at its start: {copies}\n"
+            f"Undo the change, or run the remaining trials with the new code: {resume} hydra.sweeper.extend=true"
+        )
+    return bool(changed)
 
 
 def read_newest(study: Path) -> tuple[Path, Code]:

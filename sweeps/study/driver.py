@@ -88,7 +88,7 @@ class Driver:
             print(note)
         self._job = launcher.driver_job(self._folder) if hasattr(launcher, "driver_job") else None
         if self._settings.preview:
-            plan.preview()
+            plan.preview(self._name, self._app.task_function)
             return self._study
         if not (self._job and self._job.is_here):
             plan.added.check()

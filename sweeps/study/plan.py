@@ -16,7 +16,7 @@ from sweeps.errors import Infeasible, UserError
 from sweeps.hydra_parts import typed_words
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher
-from sweeps.record.definition import resumed_sampler
+from sweeps.record.definition import define, resumed_sampler
 from sweeps.record.space import MOST_CORNERS, SAMPLED, Choice, SearchSpace, is_grid
 from sweeps.results.terminal import View, cost, requests_table
 from sweeps.secrets import refuse_typed
@@ -24,6 +24,7 @@ from sweeps.settings import SweeperConf
 from sweeps.study import notify
 from sweeps.study.choosing import Choosing, total
 from sweeps.study.compose import Composer
+from sweeps.study.existing import check_existing
 from sweeps.study.help import at_once
 from sweeps.study.points import Points, announce
 from sweeps.study.price import measured_price
@@ -61,9 +62,11 @@ class Plan:
     checked: int  # number of points that were composed and checked
     notes: list[str]  # lines to print first
 
-    def preview(self) -> None:
+    def preview(self, name: str, task_function: TaskFunction) -> None:
         """Print the planned trials, their cost, and what would be submitted. Raises UserError on a refusal."""
-        view = View()
+        view, choosing = View(), self.choosing
+        typed = define(name, self.settings, choosing.space, self.config, choosing.planned, choosing.size)
+        view.say(check_existing(self.folder, typed, self.settings.extend, task_function))
         planned, checked = len(self.requests), "all composed and checked"
         if is_grid(self.settings) and self.checked < planned:
             checked = f"{self.checked} of them composed and checked; the study itself checks all first"
