@@ -19,6 +19,7 @@ from sweeps.record.study import Added, By, StudySnapshot, TrialRecord
 from sweeps.record.trial_config import read_overrides
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.times import parse_time
+from sweeps.trial.well_typed import check_point
 
 VERSION = 1
 _MAX_GAP = 1000  # numbers beyond the recorded trials up to which a folder's number is credible
@@ -51,7 +52,9 @@ class Fold:
                 self._change(replace(trial, state=State.QUEUED, forgiven=int(event["forgiven"])))
             case "added":
                 who, when = str(event.get("by", "")), parse_time(event.get("at"))
-                self.added.append(Added(str(event["name"]), dict(event["point"]), bool(event["outside"]), who, when))
+                self.added.append(
+                    Added(str(event["name"]), check_point(event["point"]), bool(event["outside"]), who, when)
+                )
             case "excluded":
                 who, when = str(event["by"]), parse_time(event["at"])
                 self.excluded.append(Excluded(str(event["name"]), str(event["condition"]), who, when))
@@ -98,12 +101,12 @@ def trial_of(content: Mapping[str, Any], study: Path) -> TrialRecord:
         raise ValueError(of)
     return TrialRecord(
         number,
-        dict(content["point"]),
+        check_point(content["point"]),
         State.QUEUED,
         study / str(content.get("folder", number)),
         by=By(content["by"]),
         of=None if of is None else int(of),
-        seed=dict(content.get("seed", {})),
+        seed=check_point(content.get("seed", {})),
         outside=bool(content.get("outside")),
         added=str(content.get("added", "")),
         memory=dict(content.get("memory", {})),

@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 from sweeps.secrets import without_secrets
 from sweeps.trial.app import PackedApp
 from sweeps.trial.times import is_time
+from sweeps.trial.well_typed import check_amounts, check_numbers, check_text
 
 if TYPE_CHECKING:
     from sweeps.trial.folder import AttemptFolder, TrialFolder
@@ -102,11 +103,14 @@ class Outcome:
         times = [end.queued_at, end.ended_at, *([] if end.started_at is None else [end.started_at])]
         if not all(map(is_time, times)):
             raise ValueError(f"its times {times} are in no calendar")
-        dict(end.metrics), list(end.objective)
+        for by_name in (end.metrics, end.seconds, end.requested, end.used):
+            check_amounts(by_name)
+        check_numbers(end.objective)
         # Because a former version measured by a clock that may have been set back.
         end = replace(end, seconds={phase: max(0.0, float(value)) for phase, value in end.seconds.items()})
-        for amount in (*end.requested.values(), *end.used.values(), end.gpus):
-            float(amount)
+        optional = (end.timeout_min, end.energy_kwh, end.gpu_use, end.co2_g)
+        check_numbers([end.gpus, *(number for number in optional if number is not None)])
+        check_text(end.node)
         return end
 
     @property

@@ -22,7 +22,7 @@ def now() -> float:
 
 def is_time(value: object) -> bool:
     """Return whether a value is a time that a calendar has."""
-    return isinstance(value, int | float) and math.isfinite(value) and 0 <= value < _LATEST
+    return isinstance(value, int | float) and 0 <= value < _LATEST
 
 
 def read_time(file: Path) -> float:
