@@ -275,6 +275,64 @@ def test_other_damaged_files_hide_no_trial(answer: Answer, tmp_path: Path, file:
     assert "0 of 3 trials have ended" in answer("status", "killed")[1]
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("5", "null", "[]", '"x"', "{}", "[" * 5000),
+        '{"total": null}',
+        '{"command": "rm"}',
+        '{"size": "x"}',
+        '{"parameters": {"x": [1]}}',
+        '{"objective": []}',
+        '{"directions": ["up"]}',
+        '{"search": {"points": "5"}}',
+        '{"config": %s}' % ("[" * 300 + "]" * 300),
+        '{"total": 1%s}' % ("0" * 400),
+    ],
+)
+def test_definition_of_other_types_hides_no_other_study(answer: Answer, tmp_path: Path, content: str) -> None:
+    file = tmp_path / "multirun" / "failed" / "study.json"
+    whole = json.loads(file.read_text())
+    is_part = content.startswith('{"')
+    file.write_text(json.dumps({**whole, **json.loads(content)}) if is_part else content)
+    code, listed = answer("list")
+    assert code == 0 and "2 of 2" in listed and f"{file} cannot be read" in listed
+    for command in ("status", "best", "report"):
+        code, output = answer(command, "failed")
+        assert (code, len(output.splitlines())) == (2, 2), output
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"point": {"+x": {"a": 1}}},
+        {"point": [1]},
+        {"attempts": [5]},
+        {"attempts": [{"state": "completed", "objective": {"a": 1}}]},
+        {"attempts": [{"state": "completed", "metrics": [1]}]},
+        {"attempts": [{"state": "completed", "ended_at": 1e30}]},
+        {"line": None},
+    ],
+)
+def test_journal_of_other_types_hides_no_other_study(answer: Answer, tmp_path: Path, change: dict[str, object]) -> None:
+    file = tmp_path / "multirun" / "failed" / "journal.jsonl"
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    changed = [{**event, **change} if change.keys() & event.keys() else event for event in events]
+    file.write_text("".join(f"{json.dumps(event)}\n" for event in changed))
+    code, listed = answer("list")
+    assert code == 0 and "2 of 2" in listed and f"{file} cannot be read" in listed
+    assert len(answer("status", "failed")[1].splitlines()) == 2
+
+
+def test_best_writes_a_file_only_if_told_to(answer: Answer, tmp_path: Path) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    code, output = answer("best", "good")
+    assert code == 0 and "python -m sweeps best good --write && " in output
+    assert sorted(tmp_path.rglob("*")) == before
+    assert answer("best", "good", "--write")[0] == 0
+    assert (tmp_path / "multirun" / "good" / "experiment" / "best.yaml").exists()
+
+
 def test_folder_in_place_of_a_lock_affects_one_study(
     answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,7 +341,7 @@ def test_folder_in_place_of_a_lock_affects_one_study(
     file.unlink()
     file.mkdir()
     code, listed = answer("list")
-    assert code == 0 and "2 of 2" in listed and f"Is a directory: '{file}'" in listed
+    assert code == 0 and "2 of 2" in listed and f"{file}: Is a directory" in listed
     for study in (tmp_path / "multirun").iterdir():
         settings = study / "multirun.yaml"
         settings.write_text(settings.read_text().replace("tracking: false", "tracking: true"))

@@ -29,6 +29,15 @@ def test_existing_folder_is_not_overwritten(tmp_path: Path) -> None:
     assert not list((tmp_path / "mine").iterdir())
 
 
+def test_folders_of_the_user_stay(tmp_path: Path) -> None:
+    (tmp_path / ".mine.new").mkdir()
+    (tmp_path / ".mine.new" / "chapter.txt").touch()
+    assert sweeps(tmp_path, "init", "mine").code == 0
+    assert (tmp_path / ".mine.new" / "chapter.txt").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".mine.new", "mine"]
+    assert "Make it first: mkdir -p not" in sweeps(tmp_path, "init", "not/there").err
+
+
 APP = """
 from pathlib import Path
 import hydra

@@ -21,7 +21,7 @@ from hydra.errors import HydraException
 from sweeps.choose import Changes, Next, Proposal
 from sweeps.choose.repeats import Seeds
 from sweeps.errors import UserError
-from sweeps.files import CorruptFile, quarantine, read_json, write_whole
+from sweeps.files import MALFORMED, CorruptFile, quarantine, read_json, write_whole
 from sweeps.record.definition import Definition
 from sweeps.record.exclusion import Excluded
 from sweeps.record.extension import user_name
@@ -31,6 +31,7 @@ from sweeps.record.study import Added, By, StudySnapshot, TrialRecord
 from sweeps.trial.folder import AttemptFolder, TrialFolder
 from sweeps.trial.job import Point, State
 from sweeps.trial.times import parse_time
+from sweeps.trial.well_typed import check_point
 from sweeps.wording import point_text
 
 _FOLDER = "added"
@@ -169,10 +170,7 @@ def read_request(file: Path, space: SearchSpace, seeds: Seeds) -> Added | Exclud
     if content.keys() == {"point", "by"} and isinstance(content["point"], dict):
         point, by, made_at = content["point"], user, at
     _refuse_values(file, point)
-    try:
-        return Added(file.name, point, _is_outside(point, space, seeds), by, made_at)
-    except ArithmeticError as error:  # because a number has too many digits to be compared
-        raise UserError(f"{file}: its point cannot be read: {error}.\n{_ADD_AGAIN}") from error
+    return Added(file.name, point, _is_outside(point, space, seeds), by, made_at)
 
 
 def _read_content(file: Path) -> dict[str, Any]:
@@ -194,15 +192,13 @@ def _read_content(file: Path) -> dict[str, Any]:
 
 def _refuse_values(file: Path, point: Mapping[str, Any]) -> None:
     """Raise UserError if the point of a request has a value that nobody can type."""
-    for key, value in point.items():
-        is_value = value is None or isinstance(value, bool | int | float | str)
-        try:
-            f"{key}{value}".encode()
-        except ValueError:  # a lone surrogate, or a number of thousands of digits
-            is_value = False
-        if not is_value:
-            problem = f"{file}: '{ascii(key)[1:-1]}' has no number and no text as its value"
-            raise UserError(f"{problem}.\n{_ADD_AGAIN}")
+    try:
+        for key, value in check_point(point).items():
+            f"{key}{value}".encode()  # raises ValueError for a lone surrogate
+            if isinstance(value, int):
+                float(value)  # raises OverflowError for a number that cannot be compared with others
+    except MALFORMED as error:
+        raise UserError(f"{file}: its point cannot be read: {ascii(str(error))[1:-1]}.\n{_ADD_AGAIN}") from error
 
 
 def _is_outside(point: Point, space: SearchSpace, seeds: Seeds) -> bool:

@@ -17,7 +17,7 @@ def explain(error: OSError) -> str:
     if error.filename is None:
         return f"{words}.\nRepeat this command"
     path = Path(str(error.filename))
-    problem = f"{path}: {words[:1].lower()}{words[1:]}"
+    problem = f"{path}: {words}"
     if error.errno in _NOT_ALLOWED:
         return f"{problem}.\n{_advise_owner(path)}"
     if error.errno == errno.EROFS:

@@ -10,6 +10,7 @@ import typer
 
 from sweeps.commands import MULTIRUN, Root, command, complete_name, console, newest_first, read, store_of
 from sweeps.commands.compare import compare_line, read_all
+from sweeps.commands.disk_errors import explain
 from sweeps.errors import ExitCode, UserError
 from sweeps.files import Lock, LockHeld
 from sweeps.record import definition
@@ -144,7 +145,7 @@ def sync(name: OneOrAll = None, root: Root = MULTIRUN) -> None:
             if name:
                 raise
             complete = False
-            console.print(str(error), soft_wrap=True)
+            console.print(explain(error) if isinstance(error, OSError) else str(error), soft_wrap=True)
     raise SystemExit(ExitCode.FINISHED if complete else ExitCode.NOT_FINISHED)
 
 

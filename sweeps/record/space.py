@@ -189,14 +189,14 @@ class SearchSpace:
     def corners(self, limit: int = MOST_CORNERS) -> list[Point]:
         """Return points to check before a search: choices and interval ends, in all combinations up to `limit`.
 
-        If there are more combinations, return a point for each value. If a parameter has more than `limit` values, only
-        some of them are among the points: the first, the last, and others evenly between.
+        If there are more combinations, return a point for each value. If a parameter has more than 500 values, only 100
+        of them are among the points: the first, the last, and others evenly between.
         """
         grid = list(islice(self._expand_all(_ends), limit + 1))
         if len(grid) <= limit:
             return grid or list(islice(self.all_points(), _FEW))  # because conditions may exclude all corners
         most = max([len(self.listed), *(len(parameter.values) for parameter in self._free)])
-        count = most if most <= limit else SAMPLED
+        count = most if most <= MOST_CORNERS else SAMPLED
         diagonal = []
         for i in range(count):
             point: Point = {**_pick(self.listed, i, count)} if self.listed else {}

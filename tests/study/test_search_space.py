@@ -171,6 +171,12 @@ def test_a_choice_that_is_not_swept_counts_too(chosen: str, count: int) -> None:
     assert len(list(space(f"opt={chosen}", conditional=conditional, opt="other").points())) == count
 
 
+def test_corners_are_a_sample_of_very_many_values() -> None:
+    values = [point["x"] for point in space("x=range(0,20000)", "y=1,2").corners()]
+    assert (len(values), values[0], values[-1]) == (100, 0, 19999)
+    assert len(space("x=range(0,400)", "y=1,2").corners()) == 400
+
+
 def test_corners_hold_every_value() -> None:
     few = space("x=interval(0,1)", "n=1,2,3")
     assert len(few.corners()) == 6

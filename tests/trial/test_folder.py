@@ -248,6 +248,40 @@ def test_damaged_stop_request_is_a_stop_request(folder: TrialFolder, content: st
     assert attempt.stop_requested() is expected
 
 
+def test_unreadable_stop_request_is_a_stop_request(folder: TrialFolder) -> None:
+    attempt = folder.new_attempt()
+    (attempt.path / "stop").symlink_to("stop")
+    assert attempt.stop_requested() is State.CANCELLED
+    (attempt.path / "stop_by").mkdir()  # because only persons who prune a trial leave this file
+    assert (attempt.stop_requested(), attempt.stopped_by()) == (State.PRUNED, None)
+
+
+def test_colleague_with_a_strict_umask_leaves_readable_requests(folder: TrialFolder) -> None:
+    umask = os.umask(0o077)
+    try:
+        attempt = folder.new_attempt()
+        attempt.request_stop(State.PRUNED, by="bob")
+    finally:
+        os.umask(umask)
+    assert [(attempt.path / name).stat().st_mode & 0o777 for name in ("stop", "stop_by")] == [0o644] * 2
+
+
+@pytest.mark.parametrize("at", ["1e30", "-1", "NaN", "1e400", '"noon"', "null", "[]", "1" + 400 * "0"])
+def test_times_that_no_calendar_has_are_unknown(folder: TrialFolder, at: str) -> None:
+    attempt = folder.new_attempt()
+    (attempt.path / "stop_by").write_text(f'{{"by": "bob", "at": {at}}}')
+    (attempt.path / "began").write_text(at)
+    assert attempt.stopped_by() == ("bob", 0.0)
+    assert attempt.began() == pytest.approx(time.time(), abs=60)
+
+
+def test_clock_that_was_set_back_makes_no_negative_duration(folder: TrialFolder) -> None:
+    attempt = folder.new_attempt()
+    attempt.begin(time.time() + 7200)
+    end = attempt.close(Outcome(State.LOST, "its node failed"))
+    assert min(end.seconds.values()) >= 0 and end.duration_s >= 0
+
+
 def test_deleted_folder_is_created_again_for_the_outcome(tmp_path: Path) -> None:
     attempt = TrialFolder(tmp_path / "gone").attempt(1)
     assert attempt.close(Outcome(State.LOST, "its node failed")).state is State.LOST
