@@ -45,6 +45,16 @@ def test_shell_completes_names_of_studies(
     assert sorted(done.output.split()) == names
 
 
+def test_completed_names_are_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("my study", "my$(date)", "my\n2", "my\x1b[2J"):
+        (tmp_path / "multirun" / name).mkdir(parents=True)
+        (tmp_path / "multirun" / name / "study.json").touch()
+    monkeypatch.chdir(tmp_path)
+    shell = {"_SWEEPYARD_COMPLETE": "complete_bash", "COMP_WORDS": "sweepyard status my", "COMP_CWORD": "2"}
+    done = CliRunner().invoke(commands.app, [], prog_name="sweepyard", env=shell)
+    assert sorted(done.output.splitlines()) == [r"my\ study", r"my\$\(date\)"]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "overrides, folder", [([], "multirun/s"), (["hydra.sweep.dir=theirs/t"], "theirs/t")], ids=["here", "theirs"]

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import sys
 from collections.abc import Iterable
 from contextlib import chdir
@@ -53,7 +52,8 @@ def complete_name(context: typer.Context, incomplete: str) -> list[str]:
     names = [name for name in newest_first(root) if name.startswith(incomplete)]
     names = [name for name in names if name == visible(name) and name.isprintable()]  # others cannot be typed
     is_bash = "complete_bash" in os.environ.values()
-    return [shlex.quote(name) for name in names] if is_bash else names  # because other shells quote the names
+    # By backslashes, because a name has to begin with the typed letters. Other shells quote the names themselves.
+    return [re.sub(r"([^\w@%+=:,./-])", r"\\\1", name) for name in names] if is_bash else names
 
 
 Name = Annotated[
