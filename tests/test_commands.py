@@ -334,7 +334,7 @@ def test_journal_of_other_types_hides_no_other_study(answer: Answer, tmp_path: P
     assert len(answer("status", "failed")[1].splitlines()) == 2
 
 
-def test_best_writes_a_file_only_if_told_to(answer: Answer, tmp_path: Path) -> None:
+def test_best_writes_no_file_by_default(answer: Answer, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     code, output = answer("best", "good")
     assert code == 0 and "python -m sweeps best good --write && " in output

@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 from sweeps.errors import UserError
 from sweeps.files import MALFORMED, CorruptFile, is_private, quarantine, read_json, write_whole
 from sweeps.record import plain
+from sweeps.record.entry_types import check_types
 from sweeps.record.extension import add_extension, well_formed
 from sweeps.record.followed import by_default, followed, source, written
 from sweeps.record.place import NAME, another_study, resume_line
@@ -23,7 +24,6 @@ from sweeps.record.removal import FIXED, explain_removal
 from sweeps.record.space import Choice, Parameter, SearchSpace, is_grid, text_of
 from sweeps.secrets import mask_value
 from sweeps.settings import SweeperConf
-from sweeps.trial import well_typed
 from sweeps.trial.job import Point
 from sweeps.wording import short_difference
 
@@ -212,31 +212,10 @@ def read(folder: Path) -> Definition:
         raise FileNotFoundError(folder / _FILE)
     try:
         definition = Definition(**{**content, "extended": well_formed(content.get("extended"))})
-        _check_types(definition)
+        check_types(definition)
     except MALFORMED as error:
         raise CorruptFile(folder / _FILE, "its entries are not those of a study") from error
     return definition
-
-
-def _check_types(definition: Definition) -> None:
-    """Raise an error of MALFORMED if an entry has another type than `define` writes."""
-    optional = [address for address in (definition.storage, definition.tracking_uri) if address is not None]
-    texts = [definition.name, definition.working_folder, definition.n_trials, definition.seed_key]
-    for text in [*texts, *definition.command, *optional]:
-        well_typed.check_text(text)
-    well_typed.check_list(definition.command, fewest=2)
-    well_typed.check_list(definition.objective, fewest=1)
-    for mapping in (definition.parameters, definition.search, definition.config):
-        well_typed.check_texts(mapping)
-    for count in (definition.total, definition.version, 0 if definition.size is None else definition.size):
-        well_typed.check_count(count)
-    if len(definition.directions) != len(definition.objective):
-        raise ValueError("each objective has a direction")
-    if not {*definition.directions} <= {"minimize", "maximize"} or definition.repeats < 1:
-        raise ValueError("a setting has a value that it cannot have")
-    for point in definition.listed:
-        well_typed.check_point(point)
-    well_typed.check_list(definition.exclude)
 
 
 def locate(name: str, root: Path) -> tuple[str, Path]:

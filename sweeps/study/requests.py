@@ -90,7 +90,7 @@ class Requests:
         return request
 
     def _refuse(self, file: Path, error: UserError, print_line: Callable[[str], None]) -> None:
-        """Answer a request with the reason of its refusal, and print it."""
+        """Replace a request by the reason of its refusal, and print it."""
         try:
             manual.refuse_file(file, error)
         except OSError:

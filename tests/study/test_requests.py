@@ -59,8 +59,8 @@ def test_wrong_requests_stop_no_study(tmp_path: Path) -> None:
     assert done.out.count("refused: ") == len(WRONG) + 5
     assert not [*added.glob("*.json")]
     assert [row.params["+x"] for row in rows(tmp_path / "multirun" / "s")] == [1, 2, 7]
-    again = run(command, tmp_path)
-    assert (again.code, again.out.count("refused: ")) == (0, 0)
+    repeated = run(command, tmp_path)
+    assert (repeated.code, repeated.out.count("refused: ")) == (0, 0)
 
 
 def test_unreadable_request_is_named_once_and_taken_later(
