@@ -5,7 +5,8 @@ from typing import Any
 
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, holder
-from sweeps.record.definition import Definition, read, refuse_differences, resume_line
+from sweeps.record.definition import Definition, read, refuse_differences
+from sweeps.record.place import resume_line
 from sweeps.study import code
 from sweeps.study.claim import refuse_running
 from sweeps.study.handover import refuse_driver_job
@@ -29,7 +30,7 @@ def check_existing(folder: Path, typed: Definition, extend: bool, task_function:
         refuse_running(folder, str(driver))
     refuse_driver_job(folder)
     refuse_differences(folder, study, typed, extend)
-    code.check(folder, task_function, extend, resume_line(typed))
+    code.check(folder, task_function, extend, resume_line(typed, folder))
     try:
         ended = read_study(folder, study).over()
     except UserError as error:  # because the command repairs the record
