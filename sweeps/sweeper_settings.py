@@ -99,8 +99,8 @@ class SweeperConf(OfSweepers):
     """Track the study in MLflow."""
     tracking_required: bool = True
     """Start a new study only if MLflow answers. False: start without it, and send everything once it answers."""
-    experiment: str = "sweepyard"
-    """MLflow experiment of the studies."""
+    experiment: str | None = None
+    """MLflow experiment of the studies. Null: MLFLOW_EXPERIMENT_NAME or MLFLOW_EXPERIMENT_ID, or else sweepyard."""
 
     def __post_init__(self) -> None:
         for name in CHOSEN:

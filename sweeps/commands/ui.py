@@ -167,7 +167,8 @@ def _sync(name: str, root: Path, by_name: bool) -> bool:
         if not study.rows:
             console.print(f"study {name} has no trials yet")
             return True
-        experiment, command_line = str(_setting(folder, "experiment")), shlex.join(definition_.command)
+        experiment = _setting(folder, "experiment")
+        command_line = shlex.join(definition_.command)
         tracker = Tracker(store_of(definition_), experiment, study, command_line)
         tracker.open(advice="Type this command again once it answers")
         sent, unfinished = tracker.catch_up(study)

@@ -1,6 +1,8 @@
 """The metrics, params and tags of a run, sent to MLflow."""
 
+import hashlib
 import math
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,12 +13,32 @@ from sweeps.trial.job import Point
 
 MetricRow = tuple[str, float, int, int]
 """Name, value, milliseconds since 1970, step. MLflow stores equal rows once, so a row may be sent again."""
+_MOST_LETTERS = 250  # of a name
 _BATCH, _PARAMS = 1000, 100  # largest numbers of metrics, params and tags, and of params, that MLflow takes in one call
 
 
+_WORDS = {"@": "_at_", "#": "_no_", "%": "_percent_", "&": "_and_", "^": "_to_", "<": "_below_", ">": "_above_"}
+"""Words for the characters that names of metrics often have and MLflow refuses, so that `acc@1` and `acc#1` differ."""
+
+
 def mlflow_name(name: str) -> str:
-    """Return a name in the characters that MLflow allows: Hydra's `+db@src` becomes `db_src`."""
-    return re.sub(r"[^\w\-. /:]", "_", name.lstrip("+~"))
+    """Return a name that MLflow accepts: Hydra's `+db@src` becomes `db_at_src`, and `../x` becomes `___x`.
+
+    Raises nothing, because a name that MLflow refused would be missing there for ever.
+    """
+    spelled = "".join(_WORDS.get(sign, sign) for sign in name.lstrip("+~"))
+    allowed = re.sub(r"[^\w\-. /:]", "_", spelled)
+    if _is_no_path(allowed):
+        allowed = allowed.replace("/", "_").replace(".", "_") or "_"
+    if len(allowed) > _MOST_LETTERS:
+        digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
+        allowed = f"{allowed[: _MOST_LETTERS - len(digest) - 1]}-{digest}"
+    return allowed
+
+
+def _is_no_path(name: str) -> bool:
+    """Return whether MLflow refuses a name because it is no plain relative path, as `a//b`, `/a` and `..` are."""
+    return posixpath.normpath(name) != name or name == "." or name.startswith(("..", "/"))
 
 
 def names_by_log(space: Mapping[str, str]) -> dict[str, str]:

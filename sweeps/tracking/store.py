@@ -11,10 +11,16 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from sweeps.errors import UserError
 from sweeps.files import write_once
 from sweeps.secrets import without_password
 
 _DEFAULT = "sqlite:///mlflow.db"
+_DEFAULT_EXPERIMENT = "sweepyard"
+EXPERIMENT_NAME = "MLFLOW_EXPERIMENT_NAME"
+EXPERIMENT_ID = "MLFLOW_EXPERIMENT_ID"
+_MOST_LETTERS = 500  # of the name of an experiment
+_HOST_AND_PORT = re.compile(r"([\w.-]+|\[[0-9a-fA-F:]+\]):\d+(/.*)?")
 UNWANTED = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
 _REFUSALS = (*UNWANTED, "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE")  # not PERMISSION_DENIED, because logins expire
 QUIET = {"MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}  # because these links open MLflow's GenAI pages
@@ -30,8 +36,51 @@ _ENVIRONMENT = {
 
 
 def resolve_uri(uri: str | None) -> str:
-    """Return the address of the store: `uri`, or else what the environment names, or else ./mlflow.db."""
-    return _absolute(uri or os.environ.get("MLFLOW_TRACKING_URI") or _DEFAULT)
+    """Return the address of the store: `uri`, or else what the environment names, or else ./mlflow.db.
+
+    Raises UserError for the address of a server without http://, which MLflow would take for a folder.
+    """
+    variable = os.environ.get("MLFLOW_TRACKING_URI")
+    address = uri or variable or _DEFAULT
+    if _HOST_AND_PORT.fullmatch(address):
+        setting = "tracking.uri" if uri else "MLFLOW_TRACKING_URI"
+        shown = without_password(address)
+        advice = f"Type {setting}=http://{shown} (in other apps: hydra.sweeper.tracking_uri=http://{shown})"
+        raise UserError(f"{setting}={shown}: the address of a server begins with http:// or https://.\n{advice}")
+    return _absolute(address)
+
+
+def resolve_experiment(name: str | None, recorded: str | None = None) -> str:
+    """Return the name of the experiment: `name`, or else the study's `recorded` one, or what the environment names.
+
+    Empty if MLFLOW_EXPERIMENT_ID alone names it. Raises UserError if MLflow allows no such name.
+    """
+    if name is None and not recorded and not os.environ.get(EXPERIMENT_NAME) and os.environ.get(EXPERIMENT_ID):
+        return ""
+    chosen = name if name is not None else recorded or os.environ.get(EXPERIMENT_NAME) or _DEFAULT_EXPERIMENT
+    if not 0 < len(chosen) <= _MOST_LETTERS:
+        problem = f"tracking.experiment={chosen[:40]}: {len(chosen)} letters, which MLflow refuses"
+        advice = f"Type a name of 1 to {_MOST_LETTERS} letters: tracking.experiment=mine"
+        raise UserError(f"{problem}.\n{advice} (in other apps: hydra.sweeper.experiment=mine)")
+    return chosen
+
+
+def explain_schema(error: Exception) -> str:
+    """Return what to do about a database of a newer MLflow; empty for another error.
+
+    MLflow calls every schema that it does not know out-of-date, and advises an upgrade, which cannot lower a version.
+    """
+    found = re.search(r"database schema \(found version (\w+)", str(error))
+    if found is None:
+        return ""
+    from mlflow.store import db_migrations
+
+    versions = Path(*db_migrations.__path__) / "versions"
+    if next(versions.glob(f"{found[1]}_*.py"), None):
+        return ""
+    from importlib.metadata import version
+
+    return f"it was made by a newer MLflow than {version('mlflow')}, which is installed here"
 
 
 def is_usual(uri: str) -> bool:

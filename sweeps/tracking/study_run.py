@@ -3,6 +3,7 @@
 Calls may take seconds, and raise one of `outage_errors` if MLflow refuses or does not answer.
 """
 
+import os
 import shlex
 import sys
 import tempfile
@@ -23,8 +24,18 @@ from sweeps.results.findings import Findings
 from sweeps.secrets import has_password, mask_value, without_password
 from sweeps.tracking import comparison_view
 from sweeps.tracking.artifacts import copy_for_show
-from sweeps.tracking.run_data import mlflow_name, names_by_log, send
-from sweeps.tracking.store import artifacts_of, connect, first_line, is_unanswered, outage_errors, sent_once
+from sweeps.tracking.run_data import mlflow_name, send
+from sweeps.tracking.store import (
+    EXPERIMENT_ID,
+    artifacts_of,
+    connect,
+    first_line,
+    is_unanswered,
+    outage_errors,
+    resolve_experiment,
+    sent_once,
+)
+from sweeps.tracking.study_view import StudyView
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 
@@ -43,18 +54,21 @@ class StudyRun:
 
     client: Any
 
-    def __init__(self, uri: str, experiment: str, study: StudySnapshot, command: str = "") -> None:
-        """Prepare without a connection: until `open`, the ids are the ids that the study's folder records."""
+    def __init__(self, uri: str, experiment: str | None, study: StudySnapshot, command: str = "") -> None:
+        """Prepare without a connection: until `open`, the ids are the ids that the study's folder records.
+
+        `experiment` is the experiment's name as it was typed; None if nobody typed one.
+        """
         recorded = read_tracking(study.folder)
         self.run_id, self.experiment_id = str(recorded.get("run_id") or ""), str(recorded.get("experiment") or "")
         self.study = study
-        self._uri, self._experiment = uri, experiment
+        self._uri = uri
+        self.experiment = resolve_experiment(experiment, recorded.get("experiment_name"))
         self._command = command or shlex.join([Path(sys.executable).name, *sys.argv])
         self._opening, self._is_open = threading.Lock(), False
         self.may_exist = bool(self.run_id)  # whether MLflow has the run, or did not answer its creation
         self._source_tags: dict[str, str] = {}  # user, git commit and entry point
-        self._swept: dict[str, None] = {}  # ordered set of the comparison view's params
-        self._curves: dict[str, None] = {}
+        self._view = StudyView()
         self._artifact_uris: dict[str, str] = {}  # by run id
 
     def open(self) -> None:
@@ -66,7 +80,7 @@ class StudyRun:
             from mlflow.tracking.context.registry import resolve_tags
 
             self._source_tags = resolve_tags()
-            self.experiment_id = self._open_experiment(self._uri, self._experiment)
+            self.experiment_id = self._open_experiment()
             try:
                 self.run_id = self._open_run(self._command)
                 self.may_exist = True
@@ -74,6 +88,7 @@ class StudyRun:
                 self.may_exist = self.may_exist or is_unanswered(error)
                 raise
             self._send_params()
+            self._view.derive(self.study)
             self._is_open = True
 
     def open_child(self, trial: TrialRecord, overrides: Sequence[str], may_exist: bool) -> str:
@@ -103,40 +118,19 @@ class StudyRun:
 
     def update_view(self, params: Sequence[str], metrics: Sequence[str]) -> None:
         """Add these params and metrics, as MLflow names them, to the comparison view."""
-        before = len(self._swept), len(self._curves)
-        self._swept |= dict.fromkeys(params)
-        self._curves |= dict.fromkeys(metrics)
-        if before != (len(self._swept), len(self._curves)):
+        if self._view.add(params, metrics):
             self._store_view(self.study)
 
     def _store_view(self, study: StudySnapshot) -> None:
-        objective, maximize = [*map(mlflow_name, study.objective)], study.directions[0] == "maximize"
-        numbers, partial = [*map(mlflow_name, study.numbers())], self._partial_params(study)
-        view = comparison_view.View(
-            study=study.name,
-            params=[*self._swept],
-            objective=objective,
-            maximize=maximize,
-            curves=self._curves,
-            numbers=numbers,
-            errors_first=study.all_failed,
-            lacking=partial,
-            logarithms=names_by_log(study.space).values(),
-        )
-        self.client.set_experiment_tag(self.experiment_id, *view.tag)
-
-    def _partial_params(self, study: StudySnapshot) -> set[str]:
-        """Return the params that some trials lack: a final race's seed, a param that exists under a condition."""
-        params_of_trials = [{mlflow_name(name) for name in trial.params} for trial in study.rows if trial.params]
-        return {name for name in self._swept if any(name not in params for params in params_of_trials)}
+        self.client.set_experiment_tag(self.experiment_id, *self._view.tag(study))
 
     def complete(self, findings: Findings, has_running: bool) -> None:
         """Send the whole study's results and the files of report.write. End its run unless it `has_running` trials."""
         self.open()
         study = findings.study
         now_ms = int(time.time() * 1000)
-        if study.importance or study.all_failed or self._partial_params(study):
-            self._store_view(study)
+        self._view.derive(study)
+        self._store_view(study)
         note = report.markdown(findings, self._log_picture(findings))
         figures, tags = _results(findings)
         tags["mlflow.note.content"] = note
@@ -191,7 +185,12 @@ class StudyRun:
         # The address at which MLflow's pages load an artifact, relative to their own.
         return f"![its trials](get-artifact?path={_PICTURE}&run_uuid={self.run_id})"
 
-    def _open_experiment(self, uri: str, name: str) -> str:
+    def _open_experiment(self) -> str:
+        """Return the id of the experiment, which is created if there is none of its name."""
+        if not self.experiment:
+            self.experiment = str(self.client.get_experiment(os.environ[EXPERIMENT_ID]).name)
+        uri = self._uri
+        name = self.experiment
         experiment = self.client.get_experiment_by_name(name)
         if experiment is None:
             kind = {"mlflow.experimentKind": "custom_model_development"}  # because MLflow otherwise opens GenAI pages
@@ -223,7 +222,7 @@ class StudyRun:
             folder.path.mkdir(parents=True, exist_ok=True)
             folder.write_tracking({"run_id": None})  # because a driver that dies now may leave a run to search for
         run_id = self._reopen(earlier[0]) if earlier else self._create(name, {**tags, "command": command})
-        tracking = {"run_id": run_id, "experiment": self.experiment_id}
+        tracking = {"run_id": run_id, "experiment": self.experiment_id, "experiment_name": self.experiment}
         if self._uri.startswith(("http://", "https://")) and not has_password(self._uri):
             tracking["page"] = self._uri.rstrip("/") + comparison_view.path(self.experiment_id, name)
         folder.write_tracking(tracking)
@@ -251,7 +250,11 @@ class StudyRun:
         return self._register(run)
 
     def _create(self, name: str, tags: Mapping[str, str]) -> str:
-        tags = {**tags, "study": self.study.name, **self._source_tags}
+        tags = {
+            **self._source_tags,
+            **tags,
+            "study": self.study.name,
+        }  # last, because a trial's own context has a parent
         masked = {tag: without_password(value) for tag, value in tags.items()}
         with sent_once():
             run = self.client.create_run(self.experiment_id, tags=masked, run_name=without_password(name))

@@ -23,6 +23,7 @@ from sweeps.results.findings import Findings, findings_of
 from sweeps.secrets import has_password, without_password
 from sweeps.tracking import store
 from sweeps.tracking.registry import server_line
+from sweeps.tracking.run_context import TRIAL_RUN
 from sweeps.tracking.store import first_line, outage_errors
 from sweeps.tracking.study_run import StudyRun
 from sweeps.tracking.trial_run import TrialRun
@@ -46,11 +47,12 @@ _ADVICE = (
 class Tracker:
     """Shows one study. Call `open` first, `drain` and `complete` last; only `open` raises.
 
-    `uri` is MLflow's tracking URI; None uses MLFLOW_TRACKING_URI, or else ./mlflow.db. `command` is the command that
-    started the study, by default this process's.
+    `uri` is MLflow's tracking URI; None uses MLFLOW_TRACKING_URI, or else ./mlflow.db. `experiment` is a name as it was
+    typed; None uses the study's own, or else what the environment names. `command` is the command that started the
+    study, by default this process's.
     """
 
-    def __init__(self, uri: str | None, experiment: str, study: StudySnapshot, command: str = "") -> None:
+    def __init__(self, uri: str | None, experiment: str | None, study: StudySnapshot, command: str = "") -> None:
         self.uri = store.resolve_uri(uri)
         self._snapshot = study
         self.duplicates: list[str] = []  # ids of the duplicate runs that `complete` has ended
@@ -60,10 +62,16 @@ class Tracker:
         self._outage = ""
         self._file: tuple[int, int] | None = None  # device and inode of an SQLite store, once it is open
         self._problems: dict[int, str] = {}  # by trial number, or _STUDY
+        self._refused: set[int] = set()  # numbers of the trials of which MLflow refused a part, and would again
         self.seconds = costs.read_tracking_seconds(study.folder)  # that showing each trial took, by trial number
         self._page_due, self._page_is_old = time.monotonic() + _PAGE_EVERY_S, False
         self._draining, self._finished = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._sync_until_finished, name="tracking", daemon=True)
+
+    @property
+    def lacks_sendable(self) -> bool:
+        """Return whether MLflow lacks something that it may take later. What it refused is in the study's folder alone."""
+        return self._is_gone() or bool(self._outage) or bool(self._runs) or not self._refused.issuperset(self._problems)
 
     @property
     def problem(self) -> str | None:
@@ -100,9 +108,8 @@ class Tracker:
                     f"a file of the study cannot be written: {error}\n"
                     "Make its folder writable and remove what is in the way, then type the command again"
                 ) from error
-            raise UserError(
-                f"MLflow at {without_password(self.uri)} cannot be used: {first_line(error)}\n{advice}"
-            ) from error
+            reason = store.explain_schema(error) or first_line(error)
+            raise UserError(f"MLflow at {without_password(self.uri)} cannot be used: {reason}\n{advice}") from error
         self._file = store.identity(self.uri)
         self._thread.start()
 
@@ -129,7 +136,8 @@ class Tracker:
         self._runs[trial.number], self._page_is_old = run, True
         if run.run_id is None:
             return {}
-        environment = {"MLFLOW_RUN_ID": run.run_id, **store.QUIET}
+        experiment = {store.EXPERIMENT_NAME: self._study.experiment, store.EXPERIMENT_ID: self._study.experiment_id}
+        environment = {"MLFLOW_RUN_ID": run.run_id, TRIAL_RUN: run.run_id, **experiment, **store.QUIET}
         if has_password(self.uri):
             return environment if os.environ.get("MLFLOW_TRACKING_URI") == self.uri else {}
         return {"MLFLOW_TRACKING_URI": self.uri, **environment}
@@ -172,7 +180,9 @@ class Tracker:
     def closing_lines(self) -> list[str]:
         """Return what MLflow lacks and how to send it, and which duplicate runs were ended, a line each."""
         problem = self.problem
-        lines = [problem, f"Send the rest later: {sweeps_line('sync', self._snapshot.folder)}"] if problem else []
+        lines = [problem] if problem else []
+        if problem and self.lacks_sendable:
+            lines.append(f"Send the rest later: {sweeps_line('sync', self._snapshot.folder)}")
         if self.duplicates:
             runs = f"{counted(len(self.duplicates), 'duplicate run')} in MLflow: {', '.join(self.duplicates)}"
             lines.append(f"deleted {runs}. Each was created by a call whose answer was lost")
@@ -261,6 +271,8 @@ class Tracker:
         try:
             run.sync()
             problem, run.failures = run.problem, 0
+            if run.refused:
+                self._refused.add(run.trial.number)
         except outage_errors() as error:
             problem = first_line(error)
             if not store.is_refusal(error):
@@ -268,6 +280,7 @@ class Tracker:
                 run.failures += 1
                 return False
             run.closed = True  # because later metrics would be refused too
+            self._refused.add(run.trial.number)
         except (CorruptFile, OSError) as error:
             problem, run.closed = str(error), self._draining.is_set()  # because a disk may be away for a moment
         except Exception as error:  # because the other trials must still be sent

@@ -38,6 +38,7 @@ class TrialRun:
         self.ended = self.closed = False
         self.described = False  # whether its params were sent
         self.problem = ""  # parts of the trial that MLflow lacks, and why
+        self.refused = False  # whether MLflow refused a part, and would again
         self.failures = 0  # consecutive calls that MLflow did not answer
         self._study, self._folder = study, TrialFolder(trial.folder)
         self._overrides, self._config = overrides, config
@@ -79,7 +80,7 @@ class TrialRun:
         by_log = logarithms(self.trial.params, self._study.study.space)
         params = {} if self.described else swept | by_log
         outcome, tags = self._outcome() if ended else ([], {})
-        self.problem = send(self._study.client, run_id, metrics + outcome, params, tags) or self.problem
+        self._note_refusal(send(self._study.client, run_id, metrics + outcome, params, tags))
         for reader, lines in zip(self._readers, batches, strict=True):
             reader.mark_read(lines)
         self.described = True
@@ -87,8 +88,14 @@ class TrialRun:
         self._study.update_view([*swept], curves)
         if ended:
             # At the end, because a trainer (autolog) may log params of the same names with other values.
-            self.problem = send_settings(self._study.client, run_id, self._settings()) or self.problem
+            self._note_refusal(send_settings(self._study.client, run_id, self._settings()))
             self._close(run_id)
+
+    def _note_refusal(self, reason: str) -> None:
+        """Note why MLflow refused a part of the trial; nothing if the reason is empty."""
+        if reason:
+            self.problem = reason
+            self.refused = True
 
     def _new_metrics(self) -> tuple[list[MetricRow], list[Lines]]:
         """Return the metrics that were reported since the last complete `sync`, and the lines that contain them."""

@@ -31,7 +31,7 @@ class Tracking:
 
     enabled: bool = True  # False: no MLflow, the trial folders contain everything
     uri: str | None = None  # MLflow tracking URI; None = the embedded sqlite file
-    experiment: str = "sweepyard"  # MLflow experiment that holds the study
+    experiment: str | None = None  # MLflow experiment that holds the study; None = MLFLOW_EXPERIMENT_NAME, or sweepyard
     required: bool = True  # False: start a new study also if MLflow does not answer
 
 
