@@ -70,8 +70,9 @@ class Tracker:
 
     @property
     def lacks_sendable(self) -> bool:
-        """Return whether MLflow lacks something that it may take later. What it refused is in the study's folder alone."""
-        return self._is_gone() or bool(self._outage) or bool(self._runs) or not self._refused.issuperset(self._problems)
+        """Return whether MLflow lacks something that it may take later, not only what it has refused."""
+        may_answer = self._is_gone() or bool(self._outage) or bool(self._runs)
+        return may_answer or not self._refused.issuperset(self._problems)
 
     @property
     def problem(self) -> str | None:
