@@ -6,9 +6,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from omegaconf import DictConfig, OmegaConf
+
 from sweeps.errors import UserError
-from sweeps.files import Lock, LockHeld
-from sweeps.record.definition import sweeps_line
+from sweeps.files import Lock, LockHeld, write_whole
+from sweeps.record import plain
+from sweeps.record.definition import DONE, sweeps_line
+from sweeps.secrets import mask_value
 
 _DECIDES = ("study.json", "code", "journal.jsonl", "learned.json")
 """The files that define a study for the next command in its folder."""
@@ -38,6 +42,13 @@ class Claim:
             self.lock = Lock(folder / "driver.lock", beats=True)
         except LockHeld as error:
             refuse_running(folder, str(error))
+
+    def begin(self, config: DictConfig) -> None:
+        """Write the configuration of this command, and remove the requests and the result of an earlier one."""
+        content = mask_value("", plain.content(config))
+        write_whole(self._folder / "multirun.yaml", OmegaConf.to_yaml(OmegaConf.create(content)))
+        for name in ("stop", DONE):
+            (self._folder / name).unlink(missing_ok=True)
 
     def undo(self) -> None:
         """Remove the files that were created since the claim, because the study was refused; release the folder."""

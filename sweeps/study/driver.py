@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any
 from hydra.core.hydra_config import HydraConfig
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from sweeps.errors import ExitCode, UserError
-from sweeps.files import write_whole
-from sweeps.record import plain
-from sweeps.record.definition import DONE, Definition, define, write_or_check
+from sweeps.record.definition import Definition, define, write_or_check
 from sweeps.record.definition import read as read_definition
 from sweeps.record.place import resume_line
 from sweeps.record.study import StudySnapshot
 from sweeps.record.writer import Record
 from sweeps.results.findings import Findings
 from sweeps.results.terminal import View, escape_unencodable, tally
-from sweeps.secrets import has_password, mask_value
+from sweeps.secrets import has_password
 from sweeps.settings import SweeperConf, read
 from sweeps.signals import on_signals
 from sweeps.study import code, notify
@@ -168,10 +166,7 @@ class Driver:
             print(code_note)
         use(copies)
         self._study = replace(blank(folder, definition), done="")
-        content = mask_value("", plain.content(plan.config))
-        write_whole(folder / "multirun.yaml", OmegaConf.to_yaml(OmegaConf.create(content)))
-        for name in ("stop", DONE):
-            (folder / name).unlink(missing_ok=True)
+        self._claim.begin(plan.config)
 
     def _run(self) -> LoopEnd:
         with on_signals(self._on_signal):

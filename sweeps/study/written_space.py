@@ -105,26 +105,26 @@ def _several(setting: str, key: str, values: Sequence[Any], config: DictConfig) 
 def _distribution(setting: str, key: str, written: Mapping[str, Any]) -> str:
     """Return the values of `{type: ..., ...}` in the grammar. Raises UserError if they are incomplete or conflict."""
     kind = str(written["type"]).lower()
-    known = _OF_CHOICES if kind == "categorical" else _OF_NUMBERS
-    given = {str(name): value for name, value in written.items() if value is not None}
-    if unknown := sorted(given.keys() - known):
-        raise UserError(f"{setting}: {kind} has no '{unknown[0]}'.\nUse {', '.join(sorted(known))}")
+    entries = _OF_CHOICES if kind == "categorical" else _OF_NUMBERS
+    settings = {str(name): value for name, value in written.items() if value is not None}
+    if unknown := sorted(settings.keys() - entries):
+        raise UserError(f"{setting}: {kind} has no '{unknown[0]}'.\nUse {', '.join(sorted(entries))}")
 
     if kind == "categorical":
-        choices = given.get("choices")
+        choices = settings.get("choices")
         if not isinstance(choices, list) or not choices:
             raise UserError(f"{setting}: categorical needs its choices.\nWrite choices: [a, b]")
         return ",".join(map(literal, choices))
 
-    low: Any = given.get("low")
-    high: Any = given.get("high")
+    low: Any = settings.get("low")
+    high: Any = settings.get("high")
     if not is_number(low) or not is_number(high) or not math.isfinite(high - low):
         raise UserError(f"{setting}: {kind} needs two numbers, low and high.\nWrite low: 0.1, high: 1")
     if kind == "int":
         low, high = int(low), int(high)
     else:
         low, high = float(low), float(high)
-    is_log, step = given.get("log", False), given.get("step")
+    is_log, step = settings.get("log", False), settings.get("step")
     if not isinstance(is_log, bool):
         raise UserError(f"{setting}: log={text_of(is_log)} is neither true nor false.\nWrite log: true")
     if low == high:

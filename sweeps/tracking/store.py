@@ -70,13 +70,13 @@ def explain_schema(error: Exception) -> str:
 
     MLflow calls every schema that it does not know out-of-date, and advises an upgrade, which cannot lower a version.
     """
-    found = re.search(r"database schema \(found version (\w+)", str(error))
-    if found is None:
+    schema = re.search(r"database schema \(found version (\w+)", str(error))
+    if schema is None:
         return ""
     from mlflow.store import db_migrations
 
     versions = Path(*db_migrations.__path__) / "versions"
-    if next(versions.glob(f"{found[1]}_*.py"), None):
+    if next(versions.glob(f"{schema[1]}_*.py"), None):
         return ""
     from importlib.metadata import version
 

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 
 from omegaconf import DictConfig
 
@@ -26,8 +25,7 @@ from sweeps.tracking.registry import server_line
 from sweeps.tracking.run_context import TRIAL_RUN
 from sweeps.tracking.store import first_line, outage_errors
 from sweeps.tracking.study_run import StudyRun
-from sweeps.tracking.trial_run import TrialRun
-from sweeps.trial.folder import TrialFolder
+from sweeps.tracking.trial_run import TrialRun, is_running
 from sweeps.trial.job import State
 from sweeps.wording import counted
 
@@ -152,7 +150,7 @@ class Tracker:
     def drain(self, study: StudySnapshot, timeout_s: float = 30.0) -> None:
         """Wait until everything is sent, or no trial was completed for `timeout_s`; the next driver sends the rest."""
         for trial in study.rows:
-            if _is_running(trial):  # without this driver: the next driver sends the rest
+            if is_running(trial):  # without this driver: the next driver sends the rest
                 self._runs.pop(trial.number, None)
             elif trial.number in self._runs or self._lacks(trial):
                 self.end_trial(trial)
@@ -173,7 +171,7 @@ class Tracker:
             return
         try:
             findings = findings_of(study)
-            self._study.complete(findings, has_running=any(map(_is_running, findings.study.rows)))
+            self._study.complete(findings, has_running=any(map(is_running, findings.study.rows)))
             self.duplicates = self._study.end_duplicates(findings.study.rows)
         except Exception as error:  # because the study is over, and its report is written
             self._problems[_STUDY] = f"the study: {first_line(error)}"
@@ -194,7 +192,7 @@ class Tracker:
 
         Returns of how many trials it lacked something, and how many still run; of these it has what exists so far.
         """
-        running = [trial for trial in study.rows if _is_running(trial)]
+        running = [trial for trial in study.rows if is_running(trial)]
         lacking = [trial for trial in study.rows if trial not in running and self._lacks(trial)]
         for trial in running:
             if not self._sync(TrialRun(self._study, trial)):
@@ -292,11 +290,3 @@ class Tracker:
         else:
             self._problems.pop(run.trial.number, None)
         return True
-
-
-def _is_running(trial: TrialRecord) -> bool:
-    """Return whether the trial runs, or its job is queued, without this driver."""
-    with suppress(OSError):
-        newest = TrialFolder(trial.folder).newest() if trial.state is State.QUEUED else None
-        return trial.state is State.RUNNING or (newest is not None and not newest.is_over)
-    return False

@@ -188,3 +188,11 @@ def _run_status(state: State) -> str:
     if state in (State.COMPLETED, State.PRUNED, State.INFEASIBLE):
         return "FINISHED"
     return "FAILED" if state.is_bad and state is not State.LOST else "KILLED"
+
+
+def is_running(trial: TrialRecord) -> bool:
+    """Return whether the trial runs, or its job is queued, without this driver."""
+    with suppress(OSError):
+        newest = TrialFolder(trial.folder).newest() if trial.state is State.QUEUED else None
+        return trial.state is State.RUNNING or (newest is not None and not newest.is_over)
+    return False

@@ -35,7 +35,7 @@ class Mirror:
     def __init__(
         self, url: str, name: str, study: StudySnapshot, space: SearchSpace, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Mirror `study` under this name, which is not that of its folder if hydra.sweep.dir was typed."""
+        """Prepare the copy of `study` under this name, which is not that of its folder if hydra.sweep.dir was typed."""
         self._url, self._name, self._study, self._clock = url, name, study, clock
         self._distributions = _distributions_by_key(space)
         self._changes = Changes()
