@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 import trainers.config.schema  # noqa: F401 - registers the schema that conf/config.yaml starts from
 from sweeps.errors import UserError
 from sweeps.foreign_settings import adopt
-from sweeps.hydra_parts import call_target
+from sweeps.hydra_parts import call_target, set_output_dir
 from sweeps.record.grammar import parse
 from sweeps.settings import SweeperConf
 from sweeps.study.compose import Composer, check, processes
@@ -84,7 +84,8 @@ def test_composed_config_equals_that_of_hydra(
     overrides: list[str], composer: Composer, loader: ConfigLoader, master: DictConfig
 ) -> None:
     hydras = loader.load_sweep_config(master, overrides)
-    hydras.hydra.job.id, hydras.hydra.job.num = "sweep_4", 4
+    hydras.hydra.job.id, hydras.hydra.job.num = "4", 4  # as Hydra's launcher sets them
+    set_output_dir(hydras)
     adopt(hydras.hydra)
     for _ in range(2):  # the second time from what was kept
         ours = composer.compose(overrides, 4)

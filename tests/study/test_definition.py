@@ -278,8 +278,12 @@ def test_no_study(tmp_path: Path) -> None:
 def test_resume_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     words = ["python", "sweep.py", "-m", "lr=1,2", "s='a b'", "hydra.sweeper.study_name=old"]
     monkeypatch.setattr("sys.orig_argv", [*words, "hydra.sweeper.extend=true"])
-    line = resume_line(make(name="new"))
-    assert shlex.split(line) == [*words[:-1], "hydra.sweeper.study_name=new"]
+    definition = make(name="new")
+    usual = Path(definition.working_folder, "multirun", "new")
+    resumed = [*words[:-1], "hydra.sweeper.study_name=new"]
+    assert shlex.split(resume_line(definition, usual)) == resumed
+    moved = tmp_path / "logs" / "2026 a"  # as after a hydra.sweep.dir with the time of its start
+    assert shlex.split(resume_line(definition, moved)) == [*resumed, f"hydra.sweep.dir='{moved}'"]
     monkeypatch.chdir(tmp_path)
     assert sweeps_line("stop", tmp_path / "multirun" / "s") == "python -m sweeps stop s"
     assert sweeps_line("stop", Path("/a b/s")) == "python -m sweeps stop s --root '/a b'"

@@ -135,7 +135,7 @@ def make_study(folder: Path, clock: Clock, kind: str) -> Study:
     study = Study(folder / "s", clock, *(f"{key}={values}" for key, values in space.items()), "seed=0", **settings)
     sampler = json.dumps(settings.get("sampler", {"_target_": "optuna.samplers.GridSampler"}))
     definition = Definition(
-        "s", ["app.py"], str(folder), ["objective"], ["minimize"], space, "None", {"sampler": sampler}, {}, 12
+        "s", ["python", "app.py"], str(folder), ["objective"], ["minimize"], space, "None", {"sampler": sampler}, {}, 12
     )
     (study.folder / "study.json").write_text(json.dumps(asdict(definition)))
 
