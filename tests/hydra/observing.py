@@ -28,6 +28,7 @@ _NEUTRAL = {
     r"\d{4}-\d\d-\d\d": "<day>",
     r"\d\d[-:]\d\d[-:]\d\d(,\d+)?": "<time>",
     r"0x[0-9a-f]{6,}": "<address>",
+    r"(?<!:)//+": "/",
 }
 """What differs from run to run, and what takes its place."""
 
@@ -40,6 +41,11 @@ class Observed:
     facts: dict[str, str]
 
     @property
+    def parts(self) -> set[str]:
+        """Return the first parts of the names: of the sweep, of each job, and of multirun.yaml if there is one."""
+        return {name.partition(".")[0] for name, value in self.facts.items() if value != "[]"}
+
+    @property
     def is_refused(self) -> bool:
         """Return whether the command failed before any job ran."""
         return self.done.code != 0 and self.facts["sweep.jobs"] == "[]"
@@ -50,21 +56,24 @@ def observe(case: Case, folder: Path, words: Sequence[str]) -> Observed:
     case.write(folder)
     launched = (folder / case.launches).resolve()
     arguments = [word.replace("HERE", str(folder)) for word in [*case.command, *words]]
-    variables = {"PYTHONPATH": str(PROBE), **case.environment}
+    variables = {name: value.replace("HERE", str(folder)) for name, value in case.environment.items()}
+    variables["PYTHONPATH"] = str(PROBE)
     if case.is_fresh:
         done = finish(start_afresh(arguments, launched, variables), launched)
     else:
         done = run(arguments, launched, variables)
     calls = [json.loads(line) for file in folder.rglob(CALLED) for line in file.read_text().splitlines()]
     jobs = sorted((json.loads(file.read_text()) | {"folder": file.parent} for file in folder.rglob(SEEN)), key=_number)
+    kept = list(folder.rglob("multirun.yaml"))
     facts: dict[str, Any] = {
         "sweep": {
             "ends well": done.code == 0,
             "jobs": [job["hydra"]["overrides.task"] for job in jobs],
             "lines": _said(done, jobs),
             "calls": [call for call in calls if "job" not in call],
-            "multirun.yaml": [_content(file) for file in folder.rglob("multirun.yaml")],
-        }
+            "is kept": bool(kept),
+        },
+        "multirun.yaml": [_content(file) for file in kept],
     }
     for job in jobs:
         number = _number(job)
@@ -119,7 +128,8 @@ def _without(value: Any, words: Sequence[str]) -> Any:
 
 def _is_ours(content: Any, words: Sequence[str]) -> bool:
     # The sweep's folder is added to the words of a study, so that all its jobs have the same one.
-    return content in words or "hydra.sweep.dir='multirun/" in str(content)
+    is_added = isinstance(content, str) and re.match(r"(str .)?hydra\.sweep\.dir='", content)
+    return content in words or bool(is_added)
 
 
 def _flatten(value: Any, name: str) -> Iterator[tuple[str, str]]:
