@@ -283,7 +283,7 @@ def test_resume_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     resumed = [*words[:-1], "hydra.sweeper.study_name=new"]
     assert shlex.split(resume_line(definition, usual)) == resumed
     moved = tmp_path / "logs" / "2026 a"  # as after a hydra.sweep.dir with the time of its start
-    assert shlex.split(resume_line(definition, moved)) == [*resumed, f"hydra.sweep.dir='{moved}'"]
+    assert shlex.split(resume_line(definition, moved)) == [*resumed, f"hydra.sweep.dir={moved}".replace(" ", r"\ ")]
     monkeypatch.chdir(tmp_path)
     assert sweeps_line("stop", tmp_path / "multirun" / "s") == "python -m sweeps stop s"
     assert sweeps_line("stop", Path("/a b/s")) == "python -m sweeps stop s --root '/a b'"
