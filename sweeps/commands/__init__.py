@@ -16,7 +16,8 @@ from sweeps.choose import manual
 from sweeps.errors import UserError
 from sweeps.files import holder
 from sweeps.launchers.slurm import driver_chain
-from sweeps.launchers.slurm.queue import JobInfo, living_jobs
+from sweeps.launchers.slurm.listing import JobInfo
+from sweeps.launchers.slurm.queue import living_jobs
 from sweeps.record import definition
 from sweeps.record.definition import Definition
 from sweeps.record.followed import resolved

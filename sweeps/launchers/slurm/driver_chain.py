@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.files import CorruptFile, Holder, read_json, write_whole
+from sweeps.launchers.slurm.listing import ENDED, JobInfo
 from sweeps.launchers.slurm.queue import (
-    ENDED,
-    JobInfo,
     SlurmError,
     cluster_of,
-    name_of,
     read_job_id,
+    read_ticket,
     sacct,
     select_cluster,
     squeue,
@@ -37,11 +36,13 @@ _ACCOUNTED_S = 15.0
 
 def living(study: Path) -> list[JobInfo]:
     """Return the jobs of the study's drivers that are queued or running, oldest first. Raises SlurmError."""
-    if not (names := [name_of(folder) for folder in folders(study)]):
+    tickets = [read_ticket(folder) for folder in folders(study)]
+    if not tickets:
         return []
     select_cluster(cluster_of(study))
     jobs = squeue()
-    return [jobs[name] for name in names if name in jobs and jobs[name].state not in ENDED]
+    found = [jobs.find(ticket.name, ticket.id) for ticket in tickets]
+    return [info for info in found if info and info.state not in ENDED]
 
 
 def job_of(study: Path, driver: Holder) -> str | None:
@@ -98,7 +99,7 @@ def was_cancelled(job_id: str) -> bool:
     """Return whether this user ended the job with scancel; if the accounting does not tell, he has not."""
     deadline = time.monotonic() + _ACCOUNTED_S
     with suppress(SlurmError):
-        while any(info.id == job_id and info.state == "CANCELLED" for info in squeue().values()):
+        while (info := squeue().by_id.get(job_id)) and info.state == "CANCELLED":
             if by := [info.by for info in sacct([job_id]).values() if info.by]:
                 return by == [str(os.getuid())]
             if time.monotonic() > deadline:

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweeps.files import last_lines, write_whole
+from sweeps.launchers.slurm.listing import ENDED, JobInfo
 from sweeps.launchers.slurm.nodes import node_of
-from sweeps.launchers.slurm.queue import ENDED, JobInfo
 from sweeps.launchers.slurm.request import PRIVATE
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Job, Outcome, State

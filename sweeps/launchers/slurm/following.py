@@ -13,18 +13,9 @@ from typing import Any
 from sweeps.errors import Outage
 from sweeps.files import NO_ROOM, CorruptFile
 from sweeps.launchers.slurm.lengths import Lengths
+from sweeps.launchers.slurm.listing import ENDED, JobInfo, Listing
 from sweeps.launchers.slurm.nodes import AvoidedNodes
-from sweeps.launchers.slurm.queue import (
-    ENDED,
-    JobInfo,
-    SlurmError,
-    Ticket,
-    by_array,
-    cancel,
-    name_of,
-    squeue,
-    write_job_id,
-)
+from sweeps.launchers.slurm.queue import SlurmError, Ticket, by_array, cancel, name_of, squeue, write_job_id
 from sweeps.launchers.slurm.request import PRIVATE, SETUP, parameters
 from sweeps.launchers.slurm.submit import BusyError, UnansweredError, submit, write_setup
 from sweeps.launchers.slurm.watcher import FollowedJob, Watcher
@@ -62,14 +53,14 @@ class FollowedJobs:
         self._not_before = 0.0  # time of the next submission
         self._starting: deque[FollowedJob] = deque()  # those that count as starts, and later ones
         self._troubles: dict[str, str] = {}  # errors of files that are retried, by subject
-        self._listing: tuple[float, dict[str, JobInfo]] = (-math.inf, {})  # of an earlier driver's jobs
+        self._listing: tuple[float, Listing] = (-math.inf, Listing())  # of an earlier driver's jobs
 
     def close(self) -> None:
         self.jobs.clear()
         self.watcher.stop()
 
-    def listing(self) -> dict[str, JobInfo]:
-        """Return this user's jobs by name, at most 10 s old. Raises SlurmError."""
+    def listing(self) -> Listing:
+        """Return this user's jobs, at most 10 s old. Raises SlurmError."""
         if time.monotonic() - self._listing[0] > _LISTING_S:
             self._listing = time.monotonic(), squeue()
         return self._listing[1]

@@ -13,7 +13,8 @@ from sweeps.launchers.slurm.collected import CollectedTrials
 from sweeps.launchers.slurm.ends import outcome_of_attempt
 from sweeps.launchers.slurm.following import FollowedJobs
 from sweeps.launchers.slurm.in_job import run_attempt
-from sweeps.launchers.slurm.queue import GONE, SlurmError, read_ticket
+from sweeps.launchers.slurm.listing import GONE
+from sweeps.launchers.slurm.queue import SlurmError, read_ticket
 from sweeps.launchers.slurm.submit import RefusedError, write_call
 from sweeps.launchers.slurm.watcher import FollowedJob
 from sweeps.settings import SlurmLauncherConf, read

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, read_json, write_whole
+from sweeps.launchers.slurm.listing import ENDED, JobInfo, Listing
 
 _SQUEUE = ["squeue", "--me", "--array", "--noheader", "--states=all", "--format=%i|%T|%r|%j"]
 _SACCT = ["sacct", "--noheader", "--parsable2", "--format=JobID,State,JobName"]
@@ -37,22 +38,6 @@ _UNREACHABLE = re.compile(
 _CHECKS = "Check the controller (scontrol ping) and SLURM_CONF, which must name the cluster's slurm.conf"
 
 ELEMENTS = "elements"  # links to the folders of the attempts of an array, by index
-GONE = "GONE"  # our own state for a job without a record in SLURM
-
-ENDED = {
-    "BOOT_FAIL": "its node failed to boot",
-    "CANCELLED": "it was cancelled with scancel",
-    "COMPLETED": "its process ended",
-    "DEADLINE": "it reached its deadline",
-    "FAILED": "its process failed",
-    "NODE_FAIL": "its node failed",
-    "OUT_OF_MEMORY": "it used more memory than it requested",
-    "PREEMPTED": "it was preempted",
-    "REVOKED": "SLURM revoked it",
-    "TIMEOUT": "it reached its time limit",
-    GONE: "SLURM has no record of it",
-}
-"""The final states of a job: https://slurm.schedmd.com/squeue.html (job state codes)."""
 
 
 def name_of(folder: Path) -> str:
@@ -119,36 +104,20 @@ class SlurmError(UserError):
     """A SLURM command failed or did not answer; the text is the reason."""
 
 
-@dataclass(frozen=True)
-class JobInfo:
-    """The last description of a job by SLURM."""
-
-    id: str
-    state: str  # SLURM's name of the state
-    reason: str = ""  # why it is pending
-    by: str | None = None  # who cancelled it, from sacct: a user's number, or "SLURM"
-
-    def __str__(self) -> str:
-        """Return the job in words, such as SLURM job 7, pending (Priority)."""
-        return f"SLURM job {self.id}, {self.state.lower()}{f' ({self.reason})' if self.state == 'PENDING' else ''}"
-
-
-def squeue() -> dict[str, JobInfo]:
-    """Return this user's jobs by name, including jobs that ended minutes ago (MinJobAge). Raises SlurmError."""
-    jobs: dict[str, JobInfo] = {}
+def squeue() -> Listing:
+    """Return this user's jobs, including jobs that ended minutes ago (MinJobAge). Raises SlurmError."""
+    jobs = Listing()
     for job_id, state, reason, array in rows(_SQUEUE, 4):
-        name = _name_in(array, job_id)
-        if name not in jobs or jobs[name].state in ENDED:
-            jobs[name] = JobInfo(job_id, state, reason)
+        jobs.add(_name_in(array, job_id), JobInfo(job_id, state, reason))
     return jobs
 
 
-def sacct(ids: Iterable[str]) -> dict[str, JobInfo]:
-    """Return the jobs with these ids by name, and the other elements of their arrays, from the accounting.
+def sacct(ids: Iterable[str]) -> Listing:
+    """Return the jobs with these ids, and the other elements of their arrays, from the accounting.
 
     Raises SlurmError.
     """
-    jobs: dict[str, JobInfo] = {}
+    jobs = Listing()
     names: dict[str, str] = {}
     clusters = [f"--clusters={os.environ[_CLUSTERS]}"] if _CLUSTERS in os.environ else []
     jobs_and_arrays = {job_id.partition("_")[0]: None for job_id in ids}
@@ -158,9 +127,9 @@ def sacct(ids: Iterable[str]) -> dict[str, JobInfo]:
         for job_id in _elements(job_ids) if words else ():
             if not step:
                 names[job_id] = _name_in(name, job_id)
-                jobs[names[job_id]] = JobInfo(job_id, words[0], by=words[2] if len(words) == 3 else None)
+                jobs.add(names[job_id], JobInfo(job_id, words[0], by=words[2] if len(words) == 3 else None))
             elif words == ["OUT_OF_MEMORY"] and job_id in names:  # because only the step has this state
-                jobs[names[job_id]] = JobInfo(job_id, words[0])
+                jobs.add(names[job_id], JobInfo(job_id, words[0]))
     return jobs
 
 
@@ -226,9 +195,13 @@ def living_jobs(study: Path, unfinished: Iterable[Path]) -> list[JobInfo]:
     """Return the queued and running jobs of the study's `unfinished` trials and workers. Raises SlurmError."""
     folders = [folder for trial in unfinished for folder in trial.glob("attempts/[0-9]*/slurm")]
     select_cluster(cluster_of(study))
-    names = {read_ticket(folder.parent).name for folder in folders}
-    names |= {read_ticket(folder.parent).name for folder in study.glob("workers/*/[0-9]*/slurm")}
-    return [info for name, info in squeue().items() if name in names and info.state not in ENDED] if names else []
+    folders += study.glob("workers/*/[0-9]*/slurm")
+    if not folders:
+        return []
+    jobs = squeue()
+    tickets = [read_ticket(folder.parent) for folder in folders]
+    found = [jobs.find(ticket.name, ticket.id) for ticket in tickets]
+    return list(dict.fromkeys(info for info in found if info and info.state not in ENDED))
 
 
 def jobs_of_attempts(study: Path, attempts: Mapping[int, Path]) -> dict[int, str]:
@@ -237,16 +210,17 @@ def jobs_of_attempts(study: Path, attempts: Mapping[int, Path]) -> dict[int, str
     Attempts that no worker has claimed are removed from the queues.
     """
     select_cluster(cluster_of(study))
-    living = {name: info.id for name, info in squeue().items() if info.state not in ENDED}
+    listed = squeue()
     jobs: dict[int, str] = {}
     for number, attempt in attempts.items():
         token = token_of(number, int(attempt.name))
         for queued in study.glob(f"workers/*/queue/{token}"):
             queued.unlink(missing_ok=True)  # because a worker may claim the file first
         workers = [file.parents[1] for file in study.glob(f"workers/*/*/claimed/{token}")]
-        names = [read_ticket(folder).name for folder in (attempt, *workers)]
-        if ids := [living[name] for name in names if name in living]:
-            jobs[number] = ids[0]
+        tickets = [read_ticket(folder) for folder in (attempt, *workers)]
+        found = [listed.find(ticket.name, ticket.id) for ticket in tickets]
+        if living := [info.id for info in found if info and info.state not in ENDED]:
+            jobs[number] = living[0]
     return jobs
 
 

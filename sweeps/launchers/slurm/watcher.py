@@ -4,12 +4,12 @@ import math
 import os
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sweeps.launchers.slurm.queue import ENDED, GONE, JobInfo, SlurmError, sacct, squeue
+from sweeps.launchers.slurm.listing import ENDED, GONE, JobInfo, Listing
+from sweeps.launchers.slurm.queue import SlurmError, sacct, squeue
 
 _SLOWER, _SLOWEST = 2.0, 12.0  # factors of the time between queries, because sites forbid frequent polling
 _ABSENT_S = 30.0
@@ -18,7 +18,10 @@ _RUNAWAY_S = 300.0  # because the accounting may miss the end of a job: sacctmgr
 
 @dataclass
 class FollowedJob:
-    """A job that SLURM may have accepted, keyed by its name, which is known before its id. Times are monotonic."""
+    """A job that SLURM may have accepted, keyed by our own name of it, which is known before its id.
+
+    Times are monotonic.
+    """
 
     folder: Path
     name: str
@@ -35,20 +38,34 @@ class FollowedJob:
     outcome_at: float | None = None  # time at which the outcome of its trial was first seen
     cancel_at: float | None = None  # time to cancel it again if it is still pending; None if it was not cancelled
 
-    def find(self, jobs: Mapping[str, JobInfo]) -> JobInfo | None:
-        """Return the job's description among `jobs`, by name; None if it is not there."""
-        info, array = jobs.get(self.name), jobs.get(self.name.rpartition("_")[0]) if self.array else None
+    def find(self, jobs: Listing) -> JobInfo | None:
+        """Return the job's description among `jobs`; None if it is not there."""
+        info = self.find_alone(jobs)
+        if info or self.array is None:
+            return info
         # SLURM describes all elements that were cancelled together, before they started, as one job without an index.
-        if info is None and array and array.state in ENDED:
+        array = jobs.find(self.name.rpartition("_")[0], self._array_id)
+        if array and array.state in ENDED:
             return replace(array, id=self.id or array.id)
-        return info
+        return None
 
-    def has_siblings(self, jobs: Mapping[str, JobInfo]) -> bool:
-        """Return whether the job is an element of an array, and `jobs`, by name, have other elements."""
+    def find_alone(self, jobs: Listing) -> JobInfo | None:
+        """Return the description of this very job or element; None if it is not there."""
+        return jobs.find(self.name, self.id)
+
+    @property
+    def _array_id(self) -> str | None:
+        return self.id.partition("_")[0] if self.id else None
+
+    def has_siblings(self, jobs: Listing) -> bool:
+        """Return whether the job is an element of an array, and `jobs` have other elements."""
+        if self.array is None:
+            return False
         array = self.name.rpartition("_")[0]
-        return self.array is not None and any(name.rpartition("_")[0] == array for name in jobs)
+        by_name = any(name.rpartition("_")[0] == array for name in jobs)
+        return by_name or any(job_id.rpartition("_")[0] == self._array_id for job_id in jobs.by_id)
 
-    def has_vanished(self, listed: Mapping[str, JobInfo]) -> bool:
+    def has_vanished(self, listed: Listing) -> bool:
         """Return whether the queue has lost an element that was pending, and that never made its log."""
         return self.was_pending and self.has_siblings(listed) and not (self.folder / "log").exists()
 
@@ -130,14 +147,14 @@ class Watcher(threading.Thread):
     def update(self) -> None:
         """Update all jobs. A job without an answer is unknown, not over. Raises SlurmError if squeue fails."""
         jobs = [job for job in list(self._jobs.values()) if not (job.info and job.info.by)]
-        listed = squeue() if jobs or self.problem else {}  # because a problem ends only when squeue answers
+        listed = squeue() if jobs or self.problem else Listing()  # because a problem ends only when squeue answers
         for job in jobs:  # before sacct, because sacct may take long
             if info := job.find(listed):
                 if info.state != "PENDING":
                     job.started_at = job.started_at or time.monotonic()
                 job.info, job.absent_since, job.was_pending = info, None, info.state == "PENDING"
         unclear = [job for job in jobs if not (info := job.find(listed)) or info.state == "CANCELLED"]
-        accounts, problem = {}, ""
+        accounts, problem = Listing(), ""
         if ids := [job.id for job in unclear if job.id]:
             try:
                 accounts = sacct(ids)
@@ -147,7 +164,7 @@ class Watcher(threading.Thread):
         now = time.monotonic()
         for job in unclear:
             is_listed = job.find(listed) is not None
-            is_newest = not is_listed or (job.name in accounts and job.name not in listed)
+            is_newest = not is_listed or (job.find_alone(accounts) and not job.find_alone(listed))
             if (info := job.find(accounts)) and (info.by or is_newest):
                 if info.state == "CANCELLED" and not info.by:  # because the controller lost its state
                     info = replace(info, by="SLURM")

@@ -15,7 +15,8 @@ from sweeps.launchers.slurm.arrays import Arrays
 from sweeps.launchers.slurm.ends import outcome_of_job, outcomes_in_worker
 from sweeps.launchers.slurm.following import STARTS_PER_MIN, FollowedJobs
 from sweeps.launchers.slurm.in_worker import run_worker
-from sweeps.launchers.slurm.queue import ENDED, SlurmError, read_ticket, token_of
+from sweeps.launchers.slurm.listing import ENDED, Listing
+from sweeps.launchers.slurm.queue import SlurmError, read_ticket, token_of
 from sweeps.launchers.slurm.request import pool_of
 from sweeps.launchers.slurm.submit import RefusedError, write_call
 from sweeps.launchers.slurm.watcher import FollowedJob
@@ -102,15 +103,16 @@ class WorkerTrials:
     def open(self) -> None:
         """Adopt the workers of an earlier driver."""
         folders = [file.parent for file in self._folder.glob("*/[0-9]*/slurm")]
-        live_names = None  # unknown
+        listed = None  # unknown
         with suppress(SlurmError):
-            jobs = self._slurm.listing() if folders else {}
-            live_names = {name for name, info in jobs.items() if info.state not in ENDED}
+            listed = self._slurm.listing() if folders else Listing()
         for folder in folders:
             ticket = read_ticket(folder)
+            info = listed.find(ticket.name, ticket.id) if listed is not None else None
+            may_live = listed is None or (info is not None and info.state not in ENDED)
             # because a submission without an answer may reach SLURM later
             may_come = ticket.id is None and not (folder / "dismissed").exists()
-            if live_names is None or ticket.name in live_names or may_come or any(folder.glob("claimed/*")):
+            if may_live or may_come or any(folder.glob("claimed/*")):
                 self.jobs[ticket.name] = self._slurm.follow(folder, ticket)
 
     def has_room(self, ahead: bool) -> bool:

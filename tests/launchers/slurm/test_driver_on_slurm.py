@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from lab import cluster_sh, wait_for
 
-from sweeps.launchers.slurm.queue import JobInfo, living_jobs
+from sweeps.launchers.slurm.listing import JobInfo
+from sweeps.launchers.slurm.queue import living_jobs
 from sweeps.trial.folder import TrialFolder
 from tests import command_lines as lines
 from tests.command_lines import APPS

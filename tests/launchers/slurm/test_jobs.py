@@ -15,7 +15,8 @@ from lab import ScriptedSlurm
 from sweeps.errors import UserError
 from sweeps.launchers.slurm import following, in_job, jobs, watcher
 from sweeps.launchers.slurm.launcher import SlurmTrials
-from sweeps.launchers.slurm.queue import JobInfo, Ticket, cancel_pending_and_dismiss_idle, living_jobs, name_of
+from sweeps.launchers.slurm.listing import JobInfo
+from sweeps.launchers.slurm.queue import Ticket, cancel_pending_and_dismiss_idle, living_jobs, name_of
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Job, Outcome, State

@@ -13,7 +13,8 @@ import pytest
 from lab import ScriptedSlurm, slurm, wait_for
 
 from sweeps.launchers.slurm import queue, watcher
-from sweeps.launchers.slurm.queue import GONE, JobInfo, SlurmError, cancel, sacct, squeue
+from sweeps.launchers.slurm.listing import GONE, JobInfo
+from sweeps.launchers.slurm.queue import SlurmError, cancel, sacct, squeue
 from sweeps.launchers.slurm.watcher import FollowedJob, Pace, Watcher
 
 

@@ -17,7 +17,8 @@ from lab import ScriptedSlurm
 from sweeps.launchers.slurm import following, in_worker, watcher, workers
 from sweeps.launchers.slurm.in_worker import Worker
 from sweeps.launchers.slurm.launcher import SlurmTrials
-from sweeps.launchers.slurm.queue import ENDED, read_ticket
+from sweeps.launchers.slurm.listing import ENDED
+from sweeps.launchers.slurm.queue import read_ticket
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import Job, Outcome, State
 
