@@ -56,11 +56,19 @@ def parse(
     for condition, under in conditional.items():
         parameters += [_parameter(override, condition) for override in under if override.get_key_element() not in typed]
     constants = {**constants, **{key: text_of(override.value()) for key, override in fixed.items()}}
-    space = SearchSpace(tuple(parameters), tuple(str(override.input_line) for override in fixed.values()), constants)
+    # A dict, because a set would lose the order.
+    typed_keys = dict.fromkeys(key for grid in last for key in grid)
+    words = tuple(map(_word_of, fixed.values()))
+    space = SearchSpace(tuple(parameters), words, constants, order=tuple(typed_keys))
     tables = [_rows(override) for override in zips]
     if len(grids) > 1:
         tables.append([row for overrides in own for row in _combine([_rows(override) for override in overrides])])
     return _with_tables(space, tables, fixed) if tables else space
+
+
+def _word_of(override: Override) -> str:
+    """Return an override that all trials share as Hydra's sweeper writes it, such as `~unused=null` of `~unused`."""
+    return f"{override.get_key_element()}={override.get_value_element_as_str()}"
 
 
 Row = dict[str, tuple[Value, str]]

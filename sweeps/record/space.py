@@ -34,6 +34,7 @@ class SearchSpace:
     constants: Mapping[str, str]  # values of keys that are not swept, as text, for conditions
     listed: tuple[Point, ...] = ()  # each of these points is combined with all values of the other parameters
     excluded: tuple[Exclusion, ...] = ()  # conditions under which a point is not in the space
+    order: tuple[str, ...] = ()  # keys as they were typed, because a later override changes what an earlier one set
 
     def with_listed(self, listed: Sequence[Point]) -> "SearchSpace":
         """Return the space with listed points, whose keys become parameters before the others."""
@@ -92,9 +93,18 @@ class SearchSpace:
         return (text_of(point[key]) if key in point else self.constants.get(key)) in parameter.condition.values
 
     def overrides(self, point: Point) -> list[str]:
-        """Return the overrides that compose a point. With `custom_search_space` a point has further params."""
-        texts = {key: self._texts.get((key, type(value), value), text_of(value)) for key, value in point.items()}
-        return [*self.fixed, *(f"{key}={text}" for key, text in texts.items())]
+        """Return the overrides that compose a point, in the order in which they were typed, as Hydra does.
+
+        With `custom_search_space` a point has further params, which come last.
+        """
+        words = {word.partition("=")[0]: word for word in self.fixed}
+        for key, value in point.items():
+            text = self._texts.get((key, type(value), value), text_of(value))
+            words[key] = f"{key}={text}"
+
+        position = {key: number for number, key in enumerate(self.order)}
+        ordered = sorted(words, key=lambda key: position.get(key, len(position)))
+        return [words[key] for key in ordered]
 
     @cached_property
     def _texts(self) -> dict[tuple[str, type, Value], str]:  # True == 1 in Python, but not in a configuration

@@ -137,7 +137,7 @@ def _main() -> dict[str, Any]:
     seen: dict[str, Any] = {
         "name": main.__name__,
         "file": getattr(main, "__file__", None),
-        "package": getattr(main, "__package__", None),
+        "package": getattr(main, "__package__", None) or "",  # because runpy sets a text where Python sets None
         "spec": getattr(getattr(main, "__spec__", None), "name", None),
         "has main": hasattr(main, "main"),
     }
