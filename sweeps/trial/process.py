@@ -133,8 +133,22 @@ def outcome_of_error(error: BaseException) -> Outcome:
         return Outcome(State.REFUSED, f"its files cannot be written: {error}")
     names = {cls.__name__ for cls in type(error).__mro__}
     state = State.OUT_OF_MEMORY if names & OUT_OF_MEMORY else State.FAILED
-    hints = "".join(f"; {note}" for note in getattr(error, "__notes__", []))
+    notes = [*getattr(error, "__notes__", []), *_remedies(error)]
+    hints = "".join(f"; {note}" for note in notes)
     return Outcome(state, f"{type(error).__name__}: {error}{hints}")
+
+
+def _remedies(error: BaseException) -> list[str]:
+    """Return what to change in code that leads MLflow away from the run that the driver made for the trial."""
+    if type(error).__name__ != "MlflowException" or "MLFLOW_TRACKING_URI" not in os.environ:
+        return []
+    if "active experiment ID does not match" in str(error):
+        setting = "tracking.experiment=NAME (in other apps: hydra.sweeper.experiment=NAME)"
+        return [f"remove mlflow.set_experiment(), and type {setting}"]
+    if str(error).startswith("Run with id=") or "Run '" in str(error):
+        setting = "tracking.uri=ADDRESS (in other apps: hydra.sweeper.tracking_uri=ADDRESS)"
+        return [f"remove mlflow.set_tracking_uri(), and type {setting}"]
+    return []
 
 
 def read_metrics(returned: Any, objective: Objective) -> dict[str, float]:
