@@ -241,11 +241,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
         SWEPT,
         ["'hydra.sweeper.conditional_params' is in the conf", "To add them: '+hydra.sweeper.conditional_params={opt"],
     ),
-    (
-        "hydra.launcher.n_jobs=2",
-        BOTH,
-        ["'hydra.launcher.n_jobs' is not", "of the sweeper", "-m hydra.sweeper.n_jobs=2"],
-    ),
+    ("hydra.launcher.n_jobs=2", BOTH, ["hydra.launcher.n_jobs is no setting of", "hydra.sweeper.n_jobs="]),
     ("hydra.launcher.n_workers=2", SWEPT, ["of the sweeper", "-m hydra.sweeper.n_jobs=..."]),
     ("+hydra.launcher.n_jobs=2", SWEPT, ["hydra.launcher.n_jobs", "hydra.sweeper.n_jobs=..."]),
     ("hydra.sweeper.timeout_min=2", SWEPT, ["a setting of the launcher", "-m hydra.launcher.timeout_min=2"]),

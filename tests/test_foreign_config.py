@@ -33,10 +33,10 @@ GRID, DEFAULT = "optuna.samplers.GridSampler", "sweeps.choose.sampler.build.Defa
 @pytest.mark.parametrize(
     "app_config, sweep, gpus, preload",
     [
-        ("x: 1", (None, "minimize", True, None, "sweepyard"), 0, []),
-        ("loss: 0.1\ntracking: gps\ntrainer: big", (None, "minimize", True, None, "sweepyard"), 0, []),
-        ("nodes: 64\nranks: [a]\ntrainer: x", (None, "minimize", True, None, "sweepyard"), 0, []),
-        ("loss: null\ntrainer: {lr: 1}", (None, "minimize", True, None, "sweepyard"), 0, []),
+        ("x: 1", (None, "minimize", True, None, None), 0, []),
+        ("loss: 0.1\ntracking: gps\ntrainer: big", (None, "minimize", True, None, None), 0, []),
+        ("nodes: 64\nranks: [a]\ntrainer: x", (None, "minimize", True, None, None), 0, []),
+        ("loss: null\ntrainer: {lr: 1}", (None, "minimize", True, None, None), 0, []),
         (SAME_KEYS, ("score", "maximize", False, "sqlite:///x.db", "theirs"), 2, ["json"]),
     ],
 )

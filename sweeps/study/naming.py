@@ -70,8 +70,9 @@ def _absolute(folder: Path) -> Path:
 
 
 def _name_of(folder: Path) -> str:
-    """Return the name of a study that has only a folder."""
-    return _absolute(folder).name.lstrip(".-") or "study"
+    """Return the name of a study that has only a folder; empty for the root of all folders, which is none."""
+    name = _absolute(folder).name
+    return name.lstrip(".-") or (name and "study")
 
 
 def _find_former(config: DictConfig, folder: Path, name: str) -> Iterator[Path]:

@@ -28,7 +28,9 @@ def study(make_study: MakeStudy, clock: Clock, tmp_path: Path) -> Study:
     for number in range(4):
         (study.trial(number).path / ".hydra").mkdir()
         (study.trial(number).path / ".hydra" / "config.yaml").write_text(f"x: {number + 1}\nm:\n  deep: ${{x}}\n")
-    content = Definition("s", ["python", "a.py"], str(tmp_path), ["objective"], ["minimize"], {"x": "1,2,3,4"}, "", {}, {}, 4)
+    content = Definition(
+        "s", ["python", "a.py"], str(tmp_path), ["objective"], ["minimize"], {"x": "1,2,3,4"}, "", {}, {}, 4
+    )
     (tmp_path / "study.json").write_text(json.dumps(asdict(content)))
     return study
 
@@ -37,7 +39,9 @@ def study(make_study: MakeStudy, clock: Clock, tmp_path: Path) -> Study:
 def test_param_with_the_name_of_another_column(typed: str, make_study: MakeStudy, clock: Clock, tmp_path: Path) -> None:
     study = make_study(f"{typed}=7,8")
     study.drive(FakeLauncher(trains(), clock))
-    content = Definition("s", ["python", "a.py"], str(tmp_path), ["objective"], ["minimize"], {typed: "7,8"}, "", {}, {}, 2)
+    content = Definition(
+        "s", ["python", "a.py"], str(tmp_path), ["objective"], ["minimize"], {typed: "7,8"}, "", {}, {}, 2
+    )
     (tmp_path / "study.json").write_text(json.dumps(asdict(content)))
     loaded = sweeps.load(tmp_path.name, tmp_path.parent)
     trials = loaded.trials

@@ -23,6 +23,9 @@ from sweeps.trial.metrics import MetricsLine
 
 OBJECTIVE, DIRECTIONS = ("val_accuracy",), ("maximize",)
 
+OF_A_TRIAL = {"MLFLOW_RUN_ID", "SWEEPYARD_MLFLOW_RUN", "MLFLOW_EXPERIMENT_NAME", "MLFLOW_EXPERIMENT_ID"}
+"""The variables of a trial whose run exists."""
+
 
 def open_tracker(uri: str, folder: Path) -> Tracker:
     tracker = Tracker(uri, "e", summary_of(folder))

@@ -210,17 +210,22 @@ def test_a_full_disk_is_no_outage_of_mlflow(store: str, tmp_path: Path, monkeypa
 
 def test_names_that_mlflow_refuses_cost_no_others(store: str, tmp_path: Path) -> None:
     tracker = open_tracker(store, tmp_path / "s")
-    row = new_row(tmp_path / "s", 0, lr=0.1, **{"x" * 300: 1})
+    row = new_row(tmp_path / "s", 0, lr=0.1, text="x" * 7000)
     tracker.start_trial(row, [])
     train(row, range(3))
     with (row.folder / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps({"step": 3, "time": 2e9, "metrics": {"a//b": 1, "y" * 300: 2, "loss": 0.5}}) + "\n")
+        file.write(
+            json.dumps({"step": 3, "time": 2e9, "metrics": {"a//b": 1, "a@b": 2, "a#b": 3, "y" * 300: 2, "loss": 0.5}})
+            + "\n"
+        )
     finish(tracker, summary_of(tmp_path / "s", complete(row)))
     (run,) = (run for name, run in runs(store).items() if name != "s")
     assert run.data.params == {"lr": "0.1"}
     assert [step for step, _ in steps_of(store, run, "loss")] == [0, 1, 2, 3]
     assert run.data.metrics["val_loss"] == 0.3 and run.info.status == "FINISHED"
+    assert [run.data.metrics[name] for name in ("a__b", "a_at_b", "a_no_b")] == [1, 2, 3]
     assert "trial 0" in str(tracker.problem)
+    assert not any("Send the rest later" in line for line in tracker.closing_lines())
 
 
 def test_more_params_than_one_call_takes(store: str, tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_settings_of_a_foreign_app(store: str, tmp_path: Path, monkeypatch: pyte
         "relative.first": "1",
         "relative.second": "1",
         "relative.third": "3",
-        "db_source": "big",
+        "db_at_source": "big",
         "solver.steps": "9",
     }
     assert os.environ["TOKEN"] not in (tmp_path / "mlflow.db").read_bytes().decode(errors="replace")

@@ -25,7 +25,18 @@ from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from tests.command_lines import GRID, ROOT, SWEEP, THEIRS, refuse, start_afresh
 from tests.command_lines import finish as finish_line
-from tests.tracking.studies import Server, finish, free_port, new_row, open_tracker, runs, summary_of, train, wait_for
+from tests.tracking.studies import (
+    OF_A_TRIAL,
+    Server,
+    finish,
+    free_port,
+    new_row,
+    open_tracker,
+    runs,
+    summary_of,
+    train,
+    wait_for,
+)
 
 WITH = {
     "postgresql://me:sesame@host/db": "postgresql://me:***@host/db",
@@ -161,7 +172,7 @@ def test_secret_is_in_no_file_tag_or_message(server: Server, tmp_path: Path, mon
     monkeypatch.setattr(sys, "argv", ["sweep.py", f"tracking.uri={uri}"])
     tracker = open_tracker(uri, tmp_path / "s")
     row = new_row(tmp_path / "s", 0, lr=0.1, db=uri)
-    assert set(tracker.start_trial(row, [f"db={uri}"])) == {"MLFLOW_RUN_ID", *QUIET}
+    assert set(tracker.start_trial(row, [f"db={uri}"])) == {*OF_A_TRIAL, *QUIET}
     train(row, range(2))
     wait_for(lambda: "db" in next(r for r in runs(server.uri).values() if r.info.run_name != "s").data.params)
 
@@ -207,7 +218,7 @@ def test_trial_reads_the_secret_from_the_drivers_environment_only(
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     assert tracker.start_trial(new_row(tmp_path / "s", 0), []) == {}
     monkeypatch.setenv("MLFLOW_TRACKING_URI", with_password)
-    assert set(tracker.start_trial(new_row(tmp_path / "s", 1), [])) == {"MLFLOW_RUN_ID", *QUIET}
+    assert set(tracker.start_trial(new_row(tmp_path / "s", 1), [])) == {*OF_A_TRIAL, *QUIET}
 
 
 def words_of(process: psutil.Process) -> list[str]:

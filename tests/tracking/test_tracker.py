@@ -31,6 +31,7 @@ from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.metrics import MetricsLine
 from tests.tracking.studies import (
+    OF_A_TRIAL,
     Server,
     complete,
     finish,
@@ -66,7 +67,10 @@ def test_a_finished_study_is_a_tree(store: str, tmp_path: Path) -> None:
     assert tracker.problem is None
     all_runs = runs(store)
     parent, child = all_runs["s"], all_runs["optimizer=adam extra@x=1"]
-    assert environment == {"MLFLOW_TRACKING_URI": store, "MLFLOW_RUN_ID": child.info.run_id, **QUIET}
+    run_id = child.info.run_id
+    experiment = {"MLFLOW_EXPERIMENT_NAME": "e", "MLFLOW_EXPERIMENT_ID": child.info.experiment_id}
+    own_run = {"MLFLOW_RUN_ID": run_id, "SWEEPYARD_MLFLOW_RUN": run_id}
+    assert environment == {"MLFLOW_TRACKING_URI": store, **own_run, **experiment, **QUIET}
     assert (parent.info.status, child.info.status) == ("FINISHED", "FINISHED")
     assert parent.data.tags.items() >= {"role": "study", "study": "s", "best_trial": f"0: {row.name}"}.items()
     metrics = dict(parent.data.metrics)
@@ -84,7 +88,7 @@ def test_a_finished_study_is_a_tree(store: str, tmp_path: Path) -> None:
     tags |= {"overrides": "optimizer=adam +extra@x=1", "state": "completed"}
     assert child.data.tags.items() >= tags.items()
     described = {"lr": "0.001", "batch_size": "32", "model": "mlp", "dataset": "digits", "loss": "mse"}
-    assert child.data.params == {"optimizer": "adam", "extra_x": "1", "optimizer.lr": "0.001", **described}
+    assert child.data.params == {"optimizer": "adam", "extra_at_x": "1", "optimizer.lr": "0.001", **described}
     assert (
         child.data.metrics.items()
         >= {
@@ -453,7 +457,7 @@ def test_an_outage_leaves_no_gap(server: Server, tmp_path: Path) -> None:
     study = tmp_path / "s"
     tracker = open_tracker(server.uri, study)
     rows = [new_row(study, number) for number in range(2)]
-    assert set(tracker.start_trial(rows[0], [])) == {"MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID", *QUIET}
+    assert set(tracker.start_trial(rows[0], [])) == {"MLFLOW_TRACKING_URI", *OF_A_TRIAL, *QUIET}
     train(rows[0], range(2))
     wait_for(lambda: steps_of(server.uri, runs(server.uri)["lr=0.1"]))
 
