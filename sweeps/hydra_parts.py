@@ -6,6 +6,7 @@ ConfigLoaderImpl.repository                    1.3, 1.4   tells whether a config
 ConfigLoaderImpl._parse_overrides_and_create_caching_repo  1.3, 1.4   adds the app's `hydra.searchpath` to it
 config_loader_impl.get_overrides_dirname       1.3        hydra.job.override_dirname, which 1.4 resolves itself
 ConfigStore.repo                               1.3, 1.4   holds what plugins stored
+defaults_list.Overrides.add_override           1.3, 1.4   gets the `override` lines of defaults lists
 hydra.main._run_hydra, Hydra.run, .multirun    1.3, 1.4   start the app of a program
 Plugins.instantiate_sweeper                    1.3, 1.4   starts a sweep of hydra_zen.launch
 hydra.utils.UNSAFE_DISABLE_EXECUTION_CHECKS    1.4        calls any `_target_`, as 1.3 does
@@ -25,6 +26,7 @@ import hydra
 import hydra.utils
 from hydra._internal import config_loader_impl
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.defaults_list import GroupDefault, Overrides
 from hydra._internal.hydra import Hydra
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.config_store import ConfigStore
@@ -168,6 +170,31 @@ def load_trial(loader: ConfigLoader, master: DictConfig, choices: Sequence[str])
     if typed and typed[-1] == sweep_dir_word(str(master.hydra.sweep.dir)):  # a word that nobody typed
         config.hydra.overrides.hydra.pop(len(typed) - 1)
     return config
+
+
+def load_driver(loader: ConfigLoader, master: DictConfig) -> DictConfig:
+    """Return the config of the driver: without choices of a trial."""
+    return loader.load_configuration(master.hydra.job.config_name, typed_words(master.hydra, "hydra"), RunMode.MULTIRUN)
+
+
+@contextmanager
+def watch_overrides() -> Iterator[list[str]]:
+    """Collect the `override` lines of all defaults lists that are composed, as group=choice.
+
+    Hydra ignores such a line, and keeps nothing of it, if the group was typed.
+    """
+    lines: list[str] = []
+    add_override = Overrides.add_override
+
+    def add(self: Overrides, parent_config_path: str, default: GroupDefault) -> None:
+        lines.append(f"{default.get_override_key()}={default.value}")
+        add_override(self, parent_config_path, default)
+
+    Overrides.add_override = add  # type: ignore[method-assign]
+    try:
+        yield lines
+    finally:
+        Overrides.add_override = add_override  # type: ignore[method-assign]
 
 
 def typed_words(hydra: DictConfig, kind: str) -> list[str]:

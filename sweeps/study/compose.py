@@ -18,6 +18,7 @@ from sweeps.errors import Infeasible, UserError
 from sweeps.foreign_settings import adopt
 from sweeps.hydra_parts import hydra_config
 from sweeps.record.followed import by_default, source
+from sweeps.study.brought import Brought
 from sweeps.study.mistakes import explain
 from sweeps.trial.packing import pack_for_here
 
@@ -29,9 +30,11 @@ class Composer:
     choices of config groups. So configurations that differ only in values share one composition: 2 ms each.
     """
 
-    def __init__(self, loader: ConfigLoader, master: DictConfig) -> None:
+    def __init__(self, loader: ConfigLoader, master: DictConfig, brought: Brought | None = None) -> None:
+        """Compose trials of the app of this loader. With `brought`, refuse choices that bring another launcher."""
         self._loader = loader
         self._master = master
+        self._brought = brought
         self._groups = dict.fromkeys(master.hydra.runtime.choices, True)
         self._with_groups = hydra_parts.with_search_path(loader, master)
         self._parser = OverridesParser.create(config_loader=self._with_groups)
@@ -43,8 +46,11 @@ class Composer:
         groups = tuple(text for text, override in zip(overrides, parsed, strict=True) if not self._is_value(override))
         try:
             if groups not in self._composed:
-                composed = hydra_parts.load_trial(self._loader, self._master, groups)
+                with hydra_parts.watch_overrides() as lines:
+                    composed = hydra_parts.load_trial(self._loader, self._master, groups)
                 adopt(composed.hydra)
+                if self._brought is not None:
+                    self._brought.look(composed.hydra, groups, lines)
                 self._composed[groups] = pack_for_here(composed)
             config: DictConfig = pickle.loads(self._composed[groups])  # noqa: S301 - this process wrote it
             OmegaConf.copy_cache(from_config=self._master, to_config=config)

@@ -22,6 +22,7 @@ from sweeps.results.terminal import View, cost, requests_table
 from sweeps.secrets import refuse_typed
 from sweeps.settings import SweeperConf
 from sweeps.study import notify
+from sweeps.study.brought import Brought
 from sweeps.study.choosing import Choosing, total
 from sweeps.study.compose import Composer
 from sweeps.study.existing import check_existing
@@ -94,7 +95,9 @@ def make(app: App, settings: SweeperConf, name: str, folder: Path, launcher: Lau
     notify.check(config)
     _refuse_direction(settings, words)
 
-    composer = Composer(app.hydra_context.config_loader, config)
+    loader = app.hydra_context.config_loader
+    brought = Brought(loader, config)
+    composer = Composer(loader, config, brought if is_new or settings.extend else None)
     space, notes = read_space(composer, config, settings, typed, is_new)
     if not is_grid(settings):
         _refuse_search(settings, space, app.task_function)
@@ -112,6 +115,7 @@ def make(app: App, settings: SweeperConf, name: str, folder: Path, launcher: Lau
         raise UserError(f"{problem}\nRemove {trials.grid_only}")
     points = Points(composer, choosing.space, trials)
     requests, left_out, checked = _check_points(points, choosing, settings, is_new)
+    notes += brought.notes()
     if not is_grid(settings):
         notes += _describe_sampled(choosing.space)
     if is_new and (suggested := choosing.rehearse()):
