@@ -26,10 +26,11 @@ import hydra
 import hydra.utils
 from hydra._internal import config_loader_impl
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.defaults_list import GroupDefault, Overrides
+from hydra._internal.defaults_list import Overrides
 from hydra._internal.hydra import Hydra
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.config_store import ConfigStore
+from hydra.core.default_element import GroupDefault
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.types import Override, Quote, QuotedString
 from hydra.core.plugins import Plugins

@@ -6,7 +6,7 @@ from heapq import nlargest
 from itertools import islice
 from operator import itemgetter
 
-from sweeps.record.exclusion import Excluded
+from sweeps.record.exclusion import Excluded, is_same
 from sweeps.record.narrowed import narrow
 from sweeps.record.space import Choice, Interval, Parameter, SearchSpace, canonical
 from sweeps.trial.job import Point, Value
@@ -77,7 +77,9 @@ class Proposals:
         encoded = self.encode(point)
         most = _MOST_FRACTIONS if self._space.has_fractions else _MOST_COMPARED
         compared = islice(self._allowed.all_points(), len(self) + most)
-        untried = (other for other in compared if self.is_open(other) and all(other.get(k) == point[k] for k in fixed))
+        untried = (
+            other for other in compared if self.is_open(other) and all(is_same(other.get(k), point[k]) for k in fixed)
+        )
         return min(untried, key=lambda other: math.dist(encoded, self.encode(other)), default=point)
 
     def most_promising(self, best: Sequence[Point], gain: Gain, draws: Iterator[float]) -> Point:
@@ -137,7 +139,7 @@ class Proposals:
             key = parameter.key
             exists = bool(key in point and self._space.exists(parameter, point) and parameter.find(point[key]))
             if isinstance(parameter, Choice) and not parameter.ordered:
-                encoded += [math.sqrt(0.5) * (exists and _is_same(value, point[key])) for value in parameter.distinct]
+                encoded += [math.sqrt(0.5) * (exists and is_same(value, point[key])) for value in parameter.distinct]
             else:
                 encoded.append(parameter.fraction(point[key]) if exists else 0.5)
         return encoded
@@ -158,7 +160,3 @@ def _value_at(parameter: Parameter, draw: float) -> Value:
     if isinstance(parameter, Interval):
         return parameter.at(draw)
     return parameter.distinct[int(draw * len(parameter.distinct))]
-
-
-def _is_same(value: Value, other: Value) -> bool:
-    return value == other and isinstance(value, bool) == isinstance(other, bool)

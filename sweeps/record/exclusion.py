@@ -2,12 +2,13 @@
 
 import ast
 import keyword
+import math
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 from sweeps.errors import UserError
 
@@ -17,6 +18,7 @@ _SINGLE_EQUAL = re.compile(r"""('[^']*'|"[^"]*")|(?<![<>=!])=(?!=)""")
 _ORDER = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}
 _EQUAL = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 _NAMED = {"true": True, "false": False, "null": None}
+_NUMBERS = {"nan": math.nan, "inf": math.inf}
 _BARE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 Values = Mapping[str, Any]
@@ -87,7 +89,7 @@ class Exclusion:
                 self.first_unknown = self.first_unknown or literal
             elif key is not None and isinstance(sign, _EQUAL):
                 self.equalities.append((key, literal))
-        compare = _is_same if isinstance(sign, _EQUAL) else partial(_is_ordered, _ORDER[type(sign)])
+        compare = is_same if isinstance(sign, _EQUAL) else partial(_is_ordered, _ORDER[type(sign)])
         truth = partial(_compare, self._read(left), compare, [self._read(other) for other in others])
         return partial(_negate, truth) if isinstance(sign, ast.NotEq | ast.NotIn) else truth
 
@@ -112,7 +114,8 @@ def exact(point: Values, keys: Collection[str]) -> str:
         condition = Exclusion(text, keys)
     except UserError:
         return ""
-    return text if condition.equalities == [*point.items()] and condition.holds(point) else ""
+    compared = [key for key, _ in condition.equalities]
+    return text if compared == [*point] and condition.holds(point) else ""
 
 
 def written(value: Any) -> str:
@@ -120,7 +123,8 @@ def written(value: Any) -> str:
     if not isinstance(value, str):
         return next((name for name, named in _NAMED.items() if value is named), str(value))
     words = value.split(".")
-    if _BARE.fullmatch(value) and value not in _NAMED and not any(map(keyword.iskeyword, words)):
+    is_named = value in _NAMED or value.lower() in _NUMBERS
+    if _BARE.fullmatch(value) and not is_named and not any(map(keyword.iskeyword, words)):
         return value
     quote = "'" if '"' in value else '"'
     return quote + value.replace("\\", "\\\\") + quote
@@ -143,6 +147,8 @@ def _literal(node: ast.expr) -> Any:
     if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, int | float | str)):
         return node.value
     name = _name(node)
+    if name.lower() in _NUMBERS:  # in any case, as in Hydra's grammar
+        return _NUMBERS[name.lower()]
     return _NAMED.get(name, name)
 
 
@@ -179,10 +185,13 @@ def _is_ordered(order: Callable[[Any, Any], bool], value: Any, other: Any) -> bo
     return is_number(value) and is_number(other) and order(value, other)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[int | float]:
     """Return whether a value is a number, and neither true nor false."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _is_same(value: Any, other: Any) -> bool:
+def is_same(value: Any, other: Any) -> bool:
+    """Return whether two values are one: 1 and 1.0 are, and nan and nan, but not 1 and True."""
+    if isinstance(value, float) and isinstance(other, float) and math.isnan(value):
+        return math.isnan(other)
     return bool(value == other) and isinstance(value, bool) == isinstance(other, bool)

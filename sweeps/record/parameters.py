@@ -13,6 +13,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Quote, QuotedString, Transformer
 from hydra.errors import HydraException
 
+from sweeps.record.exclusion import is_number, is_same
 from sweeps.trial.job import Value
 
 
@@ -55,13 +56,13 @@ class Choice:
     def find(self, value: Any) -> list[Value]:
         """Return a list of the parameter's value that equals `value`; empty if there is none."""
         plain = value if value is None or isinstance(value, bool | int | float | str) else text_of(value)
-        equal = (value for value in self.distinct if value == plain)
-        return [value for value in equal if isinstance(value, bool) == isinstance(plain, bool)][:1]
+        return [value for value in self.distinct if is_same(value, plain)][:1]
 
     @cached_property
     def ordered(self) -> tuple[float, ...]:
-        """Return the values in ascending order if they are two or more numbers; empty for categories."""
+        """Return the values in ascending order if they are two or more numbers; empty for categories, and with nan."""
         numbers = [value for value in self.distinct if isinstance(value, int | float) and not isinstance(value, bool)]
+        numbers = [value for value in numbers if not math.isnan(value)]
         return tuple(sorted(numbers)) if len(numbers) == len(self.distinct) > 1 else ()
 
     def fraction(self, value: Any) -> float:
@@ -70,8 +71,7 @@ class Choice:
 
     def distance(self, value: Value, other: Value) -> float:
         """Return the distance of two values, from 0 to 1."""
-        is_same = value == other and isinstance(value, bool) == isinstance(other, bool)
-        return abs(self.fraction(value) - self.fraction(other)) if self.ordered else float(not is_same)
+        return abs(self.fraction(value) - self.fraction(other)) if self.ordered else float(not is_same(value, other))
 
 
 @dataclass(frozen=True)
@@ -132,9 +132,11 @@ _EXACT = 2**53  # up to this whole number a float has each one
 
 
 def canonical(point: Mapping[str, Value]) -> str:
-    """Return a text that equal points share: 1 and 1.0 are one value, 1 and True are two."""
-    exact = {key: float(value) for key, value in point.items() if type(value) is int and abs(value) <= _EXACT}
-    values = {**point, **exact}
+    """Return a text that equal points share: 1 and 1.0 are one value, and nan and nan, but not 1 and True."""
+    values = dict(point)
+    for key, value in point.items():
+        if is_number(value) and abs(value) <= _EXACT:
+            values[key] = float(value) + 0.0  # which is 0.0 for -0.0
     return json.dumps(values, sort_keys=True)
 
 

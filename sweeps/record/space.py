@@ -9,7 +9,7 @@ from typing import TypeVar
 from sweeps.errors import UserError
 from sweeps.record.exclusion import Exclusion
 from sweeps.record.listed import Listed
-from sweeps.record.parameters import Choice, Condition, Interval, Parameter, canonical, quoted, text_of
+from sweeps.record.parameters import Choice, Condition, Interval, Parameter, canonical, literal, quoted, text_of
 from sweeps.record.spread import spread
 from sweeps.settings import SweeperConf
 from sweeps.trial.job import Point, Value
@@ -99,12 +99,17 @@ class SearchSpace:
         """
         words = {word.partition("=")[0]: word for word in self.fixed}
         for key, value in point.items():
-            text = self._texts.get((key, type(value), value), text_of(value))
-            words[key] = f"{key}={text}"
+            words[key] = f"{key}={self._text(key, value)}"
 
         position = {key: number for number, key in enumerate(self.order)}
         ordered = sorted(words, key=lambda key: position.get(key, len(position)))
         return [words[key] for key in ordered]
+
+    def _text(self, key: str, value: Value) -> str:
+        """Return the text of a value as it was typed; of any other value, such as a list of the user's own function."""
+        if not isinstance(value, list | tuple | Mapping) and (key, type(value), value) in self._texts:
+            return self._texts[key, type(value), value]
+        return literal(value)
 
     @cached_property
     def _texts(self) -> dict[tuple[str, type, Value], str]:  # True == 1 in Python, but not in a configuration
@@ -112,7 +117,7 @@ class SearchSpace:
         for choice in self.parameters:
             if isinstance(choice, Choice):
                 for value, text in zip(choice.values, choice.texts, strict=True):
-                    texts[choice.key, type(value), value] = text
+                    texts.setdefault((choice.key, type(value), value), text)
         return texts
 
     def named(self, point: Point) -> dict[str, Value]:

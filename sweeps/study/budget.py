@@ -7,6 +7,8 @@ from functools import partial
 from statistics import fmean
 
 from sweeps.record.configurations import LOST, by_configuration
+from sweeps.record.exclusion import is_number, is_same
+from sweeps.record.space import canonical
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.settings import SweeperConf
 from sweeps.study.attempt import Attempt
@@ -180,21 +182,22 @@ def predict_seconds(point: Point, durations: Sequence[tuple[Point, float]]) -> f
 def _columns(key: str, points: Sequence[Point]) -> list[Callable[[Point], float]]:
     """Return the measures of a param: the logarithm of its number, or for each of its values whether it is equal."""
     values = [point.get(key) for point in points]
-    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    numbers = [value for value in values if is_number(value) and math.isfinite(value)]
     if len(numbers) < len(values):
-        return [partial(_has, key, value) for value in dict.fromkeys(values)]
+        different = {canonical({key: value}): value for value in values}
+        return [partial(_has, key, value) for value in different.values()]
     median = sorted(numbers)[len(numbers) // 2]
 
     def measure(point: Point) -> float:
         value = point.get(key)
-        number = float(value) if isinstance(value, int | float) else median
+        number = float(value) if isinstance(value, int | float) and math.isfinite(value) else median
         return math.log(number) if min(numbers) > 0 and number > 0 else number
 
     return [measure]
 
 
 def _has(key: str, value: Value, point: Point) -> float:
-    return float(key in point and point[key] == value)
+    return float(key in point and is_same(point[key], value))
 
 
 def _seconds(trial: TrialRecord) -> float:

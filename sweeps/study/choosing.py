@@ -115,7 +115,7 @@ class Choosing:
     def describe_late_start(self, study: StudySnapshot) -> str:
         """Return that points of hydra.sweeper.start were added too late to be tried, and what to type; else ""."""
         begun = sum(trial.by is By.SAMPLER and trial.of is None for trial in study.rows)
-        left = [point for point in self.start if not any(point.items() <= row.params.items() for row in study.rows)]
+        left = [point for point in self.start if not any(_has_values(row.params, point) for row in study.rows)]
         late = begun + len(left) - (self._settings.n_trials or 0)
         if not begun or not left or late <= 0:
             return ""
@@ -150,6 +150,11 @@ class Choosing:
         from sweeps.choose.sampler.importance import importance
 
         return importance(study, self.space)
+
+
+def _has_values(point: Point, part: Point) -> bool:
+    """Return whether a point has the values of a part of one."""
+    return canonical({key: value for key, value in point.items() if key in part}) == canonical(part)
 
 
 def _prunes(settings: SweeperConf) -> bool:

@@ -16,6 +16,7 @@ from sweeps.choose.sampler.faults import Kind, explain_faults, fault
 from sweeps.choose.sampler.outcomes import ConfigurationOutcomes, is_blamed, is_placeholder
 from sweeps.choose.sampler.pickled import checked
 from sweeps.choose.warm_start import EarlierTrial
+from sweeps.record.space import canonical
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
@@ -84,7 +85,9 @@ class FedStudy:
         if self._pending is None:
             return True
         number, params = self._pending
-        return number < len(study.rows) and dict(study.rows[number].params) == params
+        if number >= len(study.rows) or params is None:
+            return False
+        return canonical(study.rows[number].params) == canonical(params)
 
     def load_study(self, sampler: BaseSampler | None) -> optuna.Study:
         """Return a new Optuna object of the study with this sampler, because the object caches its trials."""

@@ -15,7 +15,7 @@ from sweeps.choose.sampler.encoding import true_distribution
 from sweeps.choose.sampler.fed_study import RUNS, read_reports
 from sweeps.choose.sampler.outcomes import BLAMED
 from sweeps.errors import Outage, UserError
-from sweeps.record.space import Interval, SearchSpace
+from sweeps.record.space import Interval, SearchSpace, canonical
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.secrets import without_password
 from sweeps.trial.job import State
@@ -125,9 +125,10 @@ class Mirror:
             self._stored = self._storage.get_all_trials(self._id, deepcopy=False)
             return
         old = self._stored[trial.number]
-        if (old.state, old.values, old.params) == (new.state, new.values, new.params):
+        has_same_params = canonical(old.params) == canonical(new.params)
+        if has_same_params and (old.state, old.values) == (new.state, new.values):
             return
-        if old.state.is_finished() or old.params != new.params:
+        if old.state.is_finished() or not has_same_params:
             raise ValueError(trial.number)
         trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._id, trial.number)
         for step in new.intermediate_values.keys() - old.intermediate_values.keys():
