@@ -97,7 +97,7 @@ class Choosing:
         self._fed = FedStudy(self._study, samplers.kind, encoding, pruner, fed)
         custom = partial(self._custom, self._config) if self._custom else None
         name = settings.custom_search_space or ""
-        search = Search(self.space, self._memory, self.seeds, limit, start, earlier, custom, name)
+        search = Search(self.space, self._memory, self.seeds, limit, start, earlier, custom, name, self.is_grid)
         return Sampler(search, samplers, self._fed)
 
     def rehearse(self) -> Point | None:
@@ -108,7 +108,8 @@ class Choosing:
         if self._custom is None:
             return None
         try:
-            return self._sampler().next(self._study).begin[0].params
+            rehearsed = self._sampler().next(self._study).begin
+            return rehearsed[0].params if rehearsed else None
         finally:
             self._chooser = self._sampler()
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import optuna
-from optuna.distributions import CategoricalDistribution, IntDistribution, distribution_to_json
 from optuna.pruners import _filter_study
 from optuna.samplers import BaseSampler, CmaEsSampler, TPESampler
 
@@ -23,9 +22,9 @@ from sweeps.choose.sampler.encoding import in_distribution
 from sweeps.choose.sampler.faults import explain_faults, storable
 from sweeps.choose.sampler.fed_study import CONSTRAINED, FedStudy
 from sweeps.choose.sampler.outcomes import ConfigurationOutcomes, is_blamed, is_placeholder
+from sweeps.choose.sampler.own_space import MAX_PRUNED, OwnSpace
 from sweeps.choose.surrogate import MIN_RESULTS, Surrogate
 from sweeps.choose.warm_start import EarlierTrial
-from sweeps.errors import UserError
 from sweeps.record.space import SearchSpace, canonical
 from sweeps.record.study import By, StudySnapshot, TrialRecord
 from sweeps.trial.job import Outcome, Point, State
@@ -47,6 +46,7 @@ class Search:
     custom: Callable[[optuna.Trial], object] | None = None
     """The user's own function that suggests further parameters, so that the space is not fully known."""
     name: str = ""  # name of the user's own function
+    is_grid: bool = False  # whether no points but those of `start` are tried
 
 
 class Sampler:
@@ -89,10 +89,9 @@ class Sampler:
         number = len(study.rows)
         sampler = self._samplers.sampler(number, self._count_before(number))
         self._fed.load_study(sampler)
-        start = self._next_start()
         if self._search.custom:
-            return Next([self._propose_custom(study, number, start)])
-        return Next([self._propose(study, number, sampler, start)])
+            return Next(self._propose_custom(study, number, sampler))
+        return Next([self._propose(study, number, sampler, self._next_start())])
 
     def _next_start(self) -> Point:
         """Return the next start point that has not begun; an empty point if there is none."""
@@ -254,32 +253,29 @@ class Sampler:
             point |= self._space.fit(parameter, value, {**start, **point})
         return point
 
-    def _propose_custom(self, study: StudySnapshot, number: int, start: Point) -> Proposal:
-        """Return the sampler's true values with values of the user's own function. Raises UserError if that raises."""
+    def _propose_custom(self, study: StudySnapshot, number: int, sampler: BaseSampler) -> list[Proposal]:
+        """Return a point with values of the user's own function; none if the grid is complete.
+
+        A point for which the function raises TrialPruned is left out. Raises UserError if all are left out.
+        """
         assert self._search.custom
-        point, trial_id = Point(), self._fed.begin(number, self._encoding.encode(start))
-        with explain_faults(self._samplers.kind):
-            trial = optuna.Trial(self._fed.study, trial_id)
-            for parameter, name in self._encoding.named:
-                if self._space.exists(parameter, point):
-                    point[parameter.key] = _suggest(trial, name, self._encoding.distributions[name])
-        try:
-            self._search.custom(trial)
-        except (Exception, SystemExit, GeneratorExit) as error:  # because the user's code may raise anything
-            words = str(error).splitlines() or ["no message"]
-            raise UserError(
-                f"hydra.sweeper.custom_search_space={self._search.name}: it raised {type(error).__name__}: {words[0]}\n"
-                f"Correct {self._search.name}(cfg, trial)."
-            ) from error
-        custom = {name: value for name, value in trial.params.items() if name not in self._encoding.distributions}
-        params = {**point, **custom, **self._search.seeds.first}
-        self._fed.settle(number, -1, {}, params)
-        distributions = {name: distribution_to_json(trial.distributions[name]) for name in custom}
-        return self._proposal(study, number, point, params, start, distributions=distributions)
-
-
-def _suggest(trial: optuna.Trial, name: str, distribution: Any) -> Any:
-    if isinstance(distribution, CategoricalDistribution):
-        return trial.suggest_categorical(name, distribution.choices)
-    suggest = trial.suggest_int if isinstance(distribution, IntDistribution) else trial.suggest_float
-    return suggest(name, distribution.low, distribution.high, step=distribution.step, log=distribution.log)
+        own = OwnSpace(self._search.custom, self._search.name, self._space, self._encoding)
+        start = self._next_start()
+        trial_id = self._fed.begin(number, self._encoding.encode(start))
+        for _ in range(MAX_PRUNED):
+            with explain_faults(self._samplers.kind):
+                trial = optuna.Trial(self._fed.study, trial_id)
+                point = own.suggest_swept(trial)
+            if own.accepts(trial):
+                values, distributions = own.values(trial)
+                params = {**point, **values, **self._search.seeds.first}
+                self._fed.settle(number, -1, {}, params)
+                return [self._proposal(study, number, point, params, start, distributions=distributions)]
+            self._next += bool(start)
+            start = self._next_start()
+            trial_id = self._fed.begin_again(study, number, self._encoding.encode(start), sampler)
+            if self._search.is_grid and not start:
+                break
+        if self._search.is_grid and study.rows:
+            return []
+        raise own.without_points()

@@ -106,6 +106,15 @@ class FedStudy:
         attrs = {"fixed_params": dict(fixed)} if fixed else {}
         return self.storage.create_new_trial(self._id, create_trial(state=TrialState.RUNNING, system_attrs=attrs))
 
+    def begin_again(self, study: StudySnapshot, number: int, fixed: Mapping[str, Any], sampler: BaseSampler) -> int:
+        """Begin a trial anew, because its params are left out. What the sampler stored with the study remains."""
+        stored = self.shared
+        self.follow(study)
+        for key, value in stored.items():
+            self.storage.set_study_system_attr(self._id, key, value)
+        self.load_study(sampler)
+        return self.begin(number, fixed)
+
     def settle(self, number: int, trial_id: int, values: Mapping[str, Any], params: Mapping[str, Any]) -> None:
         """Set the encoded values of a trial that has begun; `params` are the params that its record will have.
 

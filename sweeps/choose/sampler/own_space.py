@@ -1,0 +1,101 @@
+"""The user's own function that suggests parameters, `hydra.sweeper.custom_search_space`, and its values."""
+
+import json
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import optuna
+from optuna.distributions import CategoricalDistribution, IntDistribution, distribution_to_json
+
+from sweeps.choose.sampler.encoding import Encoding
+from sweeps.errors import UserError
+from sweeps.record.space import SearchSpace
+from sweeps.trial.job import Point
+
+MAX_PRUNED = 200  # points that the function may leave out in a row
+
+
+class OwnSpace:
+    """The user's function, which adds values to a point of the swept parameters, or leaves the point out."""
+
+    def __init__(
+        self, function: Callable[[optuna.Trial], object], name: str, space: SearchSpace, encoding: Encoding
+    ) -> None:
+        self._function, self._name = function, name
+        self._space, self._encoding = space, encoding
+        self._left_out = ""  # what the function said of the last point that it left out
+
+    def suggest_swept(self, trial: optuna.Trial) -> Point:
+        """Return the sampler's true values of the swept parameters."""
+        point = Point()
+        for parameter, name in self._encoding.named:
+            if self._space.exists(parameter, point):
+                point[parameter.key] = _suggest(trial, name, self._encoding.distributions[name])
+        return point
+
+    def accepts(self, trial: optuna.Trial) -> bool:
+        """Call the function, and return whether the point is tried. Raises UserError if the function raises."""
+        try:
+            with warnings.catch_warnings():
+                # because Optuna's advice against lists is for its databases, and is given for each trial
+                warnings.filterwarnings("ignore", "Choices for a categorical distribution")
+                self._function(trial)
+        except optuna.TrialPruned as error:
+            self._left_out = _first_line(error)
+            return False
+        except (Exception, SystemExit, GeneratorExit) as error:  # because the user's code may raise anything
+            raise UserError(
+                f"{self._setting}: it raised {type(error).__name__}: {_first_line(error)}\n"
+                f"Correct {self._name}(cfg, trial)."
+            ) from error
+        return True
+
+    def values(self, trial: optuna.Trial) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return the function's values, and their distributions as JSON. Raises UserError if JSON changes one."""
+        values: dict[str, Any] = {}
+        distributions = {}
+        for name, distribution in trial.distributions.items():
+            if name in self._encoding.distributions:
+                continue
+            choices = distribution.choices if isinstance(distribution, CategoricalDistribution) else ()
+            for choice in choices:
+                if not _is_plain(choice):
+                    raise UserError(
+                        f"{self._setting}: it suggests {name}={choice!r}, which JSON cannot hold as it is.\n"
+                        "Suggest numbers, texts, true, false, null, lists, and dicts whose keys are texts."
+                    )
+            values[name] = trial.params[name]
+            distributions[name] = distribution_to_json(distribution)
+        return values, distributions
+
+    def without_points(self) -> UserError:
+        """Return the error of a function that leaves out all points."""
+        return UserError(
+            f"{self._setting}: it raised TrialPruned for each of the last points, up to {MAX_PRUNED}: "
+            f"{self._left_out}\nLet {self._name}(cfg, trial) leave out fewer points."
+        )
+
+    @property
+    def _setting(self) -> str:
+        return f"hydra.sweeper.custom_search_space={self._name}"
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value is the same after it was written as JSON, as a list is, and a tuple is not."""
+    try:
+        return repr(json.loads(json.dumps(value))) == repr(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).splitlines() or ["no message"]
+    return lines[0]
+
+
+def _suggest(trial: optuna.Trial, name: str, distribution: Any) -> Any:
+    if isinstance(distribution, CategoricalDistribution):
+        return trial.suggest_categorical(name, distribution.choices)
+    suggest = trial.suggest_int if isinstance(distribution, IntDistribution) else trial.suggest_float
+    return suggest(name, distribution.low, distribution.high, step=distribution.step, log=distribution.log)
