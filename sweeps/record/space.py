@@ -9,7 +9,7 @@ from typing import TypeVar
 from sweeps.errors import UserError
 from sweeps.record.exclusion import Exclusion
 from sweeps.record.listed import Listed
-from sweeps.record.parameters import Choice, Condition, Interval, Parameter, canonical, literal, quoted, text_of
+from sweeps.record.parameters import Choice, Condition, Interval, Parameter, canonical, quoted, text_of
 from sweeps.record.spread import spread
 from sweeps.settings import SweeperConf
 from sweeps.trial.job import Point, Value
@@ -21,6 +21,8 @@ Values = Callable[[Parameter], Iterable[Value]]
 """A function that returns the values to try of a parameter."""
 _MOST_EMPTY = 2000  # points in a row that conditions exclude, before a space with fractions counts as empty
 _FEW = 10
+COLLECTIONS = ("[", "{")
+"""The first signs of a list and of a dict of the user's own function, which a record has as text."""
 MOST_CORNERS = 500
 SAMPLED = 100  # values that are checked of a parameter with more values than MOST_CORNERS, which takes a second
 
@@ -106,10 +108,14 @@ class SearchSpace:
         return [words[key] for key in ordered]
 
     def _text(self, key: str, value: Value) -> str:
-        """Return the text of a value as it was typed; of any other value, such as a list of the user's own function."""
-        if not isinstance(value, list | tuple | Mapping) and (key, type(value), value) in self._texts:
-            return self._texts[key, type(value), value]
-        return literal(value)
+        """Return a value as it was typed; of the user's own function, a list or a dict as its record has it."""
+        typed = self._texts.get((key, type(value), value))
+        if typed is not None:
+            return typed
+        is_own = all(parameter.key != key for parameter in self.parameters)
+        if is_own and isinstance(value, str) and value.startswith(COLLECTIONS):
+            return value
+        return text_of(value)
 
     @cached_property
     def _texts(self) -> dict[tuple[str, type, Value], str]:  # True == 1 in Python, but not in a configuration

@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import optuna
@@ -403,6 +403,70 @@ def test_points_of_custom_code_are_not_changed(make: MakeSearch) -> None:
 
 def custom(cfg: DictConfig, trial: optuna.Trial) -> None:
     trial.suggest_float("z", 0, 1)
+
+
+def test_lists_and_dicts_of_custom_code_are_recorded_as_text(make: MakeSearch) -> None:
+    named = {"custom_search_space": f"{__name__}.lists", "n_trials": 12}
+    points = make("x=1,2", **named).run(lambda point: 1.0, most=5)
+    resumed = make("x=1,2", **named)
+    points += resumed.run(lambda point: 1.0)
+    assert len(points) == 12
+    assert {point["h"] for point in points} == {"[64]", "[128,64]"}
+    assert {point["d"] for point in points} == {"{k:2}", "{k:[a,b]}"}
+    assert resumed.space.overrides({"x": 1, "h": "[128,64]"}) == ["x=1", "h=[128,64]"]
+
+
+def lists(cfg: DictConfig, trial: optuna.Trial) -> None:
+    trial.suggest_categorical("h", cast(Any, [[64], [128, 64]]))
+    trial.suggest_categorical("d", cast(Any, [{"k": 2}, {"k": ["a", "b"]}]))
+
+
+@pytest.mark.parametrize("choice", [(64,), {1: 2}, {64}, "[64]", object])
+def test_custom_code_that_suggests_what_a_record_cannot_hold_is_refused(make: MakeSearch, choice: Any) -> None:
+    not_plain.clear()
+    not_plain.append(choice)
+    with pytest.raises(UserError, match="it suggests .*\n.*uggest "):
+        make("x=1,2", custom_search_space=f"{__name__}.suggests").run(lambda point: 1.0)
+
+
+not_plain: list[Any] = []
+
+
+def suggests(cfg: DictConfig, trial: optuna.Trial) -> None:
+    trial.suggest_categorical("h", not_plain)
+
+
+@pytest.mark.parametrize("sampler", ["Default", "Grid", "Random", "TPE", "QMC"])
+def test_points_that_custom_code_leaves_out_are_not_tried(make: MakeSearch, sampler: str) -> None:
+    lines, named = ["x=range(1,21)"], {"custom_search_space": f"{__name__}.leaves_out_odd", "n_trials": 9}
+    points = make(*lines, sampler=sampler, **named).run(lambda point: 1.0, most=4)
+    points += make(*lines, sampler=sampler, **named).run(lambda point: 1.0)
+    assert len(points) == 9
+    assert not [point for point in points if int(point["x"]) % 2]
+
+
+def leaves_out_odd(cfg: DictConfig, trial: optuna.Trial) -> None:
+    if trial.params["x"] % 2:
+        raise optuna.TrialPruned("odd")
+
+
+@pytest.mark.parametrize("sampler", ["Default", "Grid"])
+def test_custom_code_that_leaves_out_all_points_ends_the_study(make: MakeSearch, sampler: str) -> None:
+    with pytest.raises(UserError, match="it raised TrialPruned .*: none\nLet "):
+        make("x=1,2", sampler=sampler, custom_search_space=f"{__name__}.leaves_out_all").run(lambda point: 1.0)
+
+
+def leaves_out_all(cfg: DictConfig, trial: optuna.Trial) -> None:
+    raise optuna.TrialPruned("none")
+
+
+@pytest.mark.parametrize("sampler", ["Default", "Random", "TPE"])
+def test_nan_is_one_value_of_a_search(make: MakeSearch, sampler: str) -> None:
+    lines, start = ["x=1,nan,inf,-inf", "y=nan,2"], [{"x": float("nan"), "y": float("nan")}]
+    points = make(*lines, sampler=sampler, start=start).run(lambda point: 1.0, most=4)
+    points += make(*lines, sampler=sampler, start=start).run(lambda point: 1.0)
+    assert len({canonical(point) for point in points}) == len(points) == 8
+    assert canonical(points[0]) == canonical(start[0])
 
 
 pairs: list[tuple[Any, Any]] = []

@@ -1,11 +1,13 @@
 """The search space in Optuna's terms: distributions, and the conversion of values to and from Optuna's."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
+from sweeps.record.parameters import literal
 from sweeps.record.space import Choice, Interval, Parameter, SearchSpace
 from sweeps.trial.job import Point, Value
 
@@ -34,6 +36,23 @@ class Encoding:
         """Return the parameter's value for one of Optuna's values."""
         decoded: Value = self._axes[name][value] if name in self._axes else value
         return decoded
+
+
+@contextmanager
+def quiet_about_lists() -> Iterator[None]:
+    """Show none of the warnings that Optuna gives for each trial: its databases hold lists in spite of them."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Choices for a categorical distribution")
+        yield
+
+
+def choice_of(value: Value, distribution: BaseDistribution) -> Any:
+    """Return the list or the dict of a distribution that a record has as text; any other value as it is."""
+    choices = distribution.choices if isinstance(distribution, CategoricalDistribution) else ()
+    for choice in choices:
+        if isinstance(choice, list | dict) and literal(choice) == value:
+            return choice
+    return value
 
 
 def in_distribution(name: str, value: Any, distribution: BaseDistribution) -> Any:

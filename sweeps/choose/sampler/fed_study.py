@@ -11,7 +11,7 @@ from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler, NSGAIIISampler
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from sweeps.choose.sampler.encoding import Encoding
+from sweeps.choose.sampler.encoding import Encoding, choice_of, quiet_about_lists
 from sweeps.choose.sampler.faults import Kind, explain_faults, fault
 from sweeps.choose.sampler.outcomes import ConfigurationOutcomes, is_blamed, is_placeholder
 from sweeps.choose.sampler.pickled import checked
@@ -153,9 +153,10 @@ class FedStudy:
             return
         distributions = dict(self.encoding.distributions) if self.encoding else {}
         custom = trial.memory.get("distributions", {})  # parameters of the user's own function
-        distributions |= {name: json_to_distribution(text) for name, text in custom.items()}
+        with quiet_about_lists():
+            distributions |= {name: json_to_distribution(text) for name, text in custom.items()}
         values = self.encoding.encode(point) if self.encoding else {}
-        values |= {name: point[name] for name in custom}
+        values |= {name: choice_of(point[name], distributions[name]) for name in custom}
         reports = read_reports(trial, self.metric) if self.pruner and trial.state.is_over else {}
         template = create_trial(
             state=TrialState.RUNNING,

@@ -11,7 +11,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from sqlalchemy.exc import ArgumentError
 
 from sweeps.choose import Changes
-from sweeps.choose.sampler.encoding import true_distribution
+from sweeps.choose.sampler.encoding import choice_of, quiet_about_lists, true_distribution
 from sweeps.choose.sampler.fed_study import RUNS, read_reports
 from sweeps.choose.sampler.outcomes import BLAMED
 from sweeps.errors import Outage, UserError
@@ -142,9 +142,14 @@ class Mirror:
 
     def _freeze(self, trial: TrialRecord) -> FrozenTrial:
         custom: Mapping[str, str] = trial.memory.get("distributions", {})
-        distributions = self._distributions | {name: json_to_distribution(text) for name, text in custom.items()}
+        with quiet_about_lists():
+            own = {name: json_to_distribution(text) for name, text in custom.items()}
+        distributions = self._distributions | own
         fits = not trial.outside and all(key in distributions or key in trial.seed for key in trial.params)
-        params = {key: value for key, value in trial.params.items() if key not in trial.seed} if fits else {}
+        params: dict[str, Any] = {}
+        for key, value in trial.params.items() if fits else ():
+            if key not in trial.seed:
+                params[key] = choice_of(value, distributions[key])
         attrs: dict[str, Any] = {"state": str(trial.state), "error": trial.error, "seed": dict(trial.seed)}
         attrs |= {} if fits else {"params": dict(trial.params)}
         state = _STATES.get(trial.state, TrialState.FAIL) if trial.state.is_over else TrialState.RUNNING

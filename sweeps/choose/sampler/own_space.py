@@ -1,16 +1,16 @@
 """The user's own function that suggests parameters, `hydra.sweeper.custom_search_space`, and its values."""
 
 import json
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import optuna
 from optuna.distributions import CategoricalDistribution, IntDistribution, distribution_to_json
 
-from sweeps.choose.sampler.encoding import Encoding
+from sweeps.choose.sampler.encoding import Encoding, quiet_about_lists
 from sweeps.errors import UserError
-from sweeps.record.space import SearchSpace
+from sweeps.record.parameters import literal
+from sweeps.record.space import COLLECTIONS, SearchSpace
 from sweeps.trial.job import Point
 
 MAX_PRUNED = 200  # points that the function may leave out in a row
@@ -37,9 +37,7 @@ class OwnSpace:
     def accepts(self, trial: optuna.Trial) -> bool:
         """Call the function, and return whether the point is tried. Raises UserError if the function raises."""
         try:
-            with warnings.catch_warnings():
-                # because Optuna's advice against lists is for its databases, and is given for each trial
-                warnings.filterwarnings("ignore", "Choices for a categorical distribution")
+            with quiet_about_lists():
                 self._function(trial)
         except optuna.TrialPruned as error:
             self._left_out = _first_line(error)
@@ -52,7 +50,10 @@ class OwnSpace:
         return True
 
     def values(self, trial: optuna.Trial) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return the function's values, and their distributions as JSON. Raises UserError if JSON changes one."""
+        """Return the function's values, and their distributions as JSON. Raises UserError if JSON changes one.
+
+        A list or a dict is text, as it is typed.
+        """
         values: dict[str, Any] = {}
         distributions = {}
         for name, distribution in trial.distributions.items():
@@ -60,12 +61,18 @@ class OwnSpace:
                 continue
             choices = distribution.choices if isinstance(distribution, CategoricalDistribution) else ()
             for choice in choices:
+                if isinstance(choice, str) and choice.startswith(COLLECTIONS):
+                    raise UserError(
+                        f"{self._setting}: it suggests the text {name}={choice!r}, which reads as a list or a dict.\n"
+                        "Suggest the list or the dict itself, or a text that begins with another sign."
+                    )
                 if not _is_plain(choice):
                     raise UserError(
                         f"{self._setting}: it suggests {name}={choice!r}, which JSON cannot hold as it is.\n"
                         "Suggest numbers, texts, true, false, null, lists, and dicts whose keys are texts."
                     )
-            values[name] = trial.params[name]
+            value = trial.params[name]
+            values[name] = literal(value) if isinstance(value, list | dict) else value
             distributions[name] = distribution_to_json(distribution)
         return values, distributions
 
