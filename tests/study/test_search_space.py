@@ -282,6 +282,7 @@ def test_further_grid_cannot_change_an_interval() -> None:
         ("'opt.k'=1", 3),
         ("opt.k=1 or x=3", 2),
         ("nothing>1", 6),
+        ("x>1 and n!=nan", 2),
     ],
 )
 def test_excluded_points_are_not_in_the_space(condition: str, count: int) -> None:
@@ -290,6 +291,16 @@ def test_excluded_points_are_not_in_the_space(condition: str, count: int) -> Non
     rest = grid.with_excluded([condition])
     assert len([*rest.points()]) == len([*rest.all_points()]) == count
     assert sum(map(rest.contains, grid.points())) == count
+
+
+@pytest.mark.parametrize(
+    "condition, count",
+    [("x=nan", 4), ("x=NaN", 4), ("x!=nan", 1), ("x in [nan,-inf]", 3), ("x='nan'", 4), ("x=-inf", 4)],
+)
+def test_nan_and_infinity_are_compared_by_their_names(condition: str, count: int) -> None:
+    grid = space("x=1,nan,'nan',inf,-inf")
+    assert len([*grid.with_excluded([condition]).points()]) == count
+    assert all(parameter.find(math.nan) for parameter in grid.parameters[:1])
 
 
 @pytest.mark.parametrize(

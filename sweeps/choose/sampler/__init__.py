@@ -60,6 +60,7 @@ class Sampler:
         self._avoids_failures = learns and not search.custom
         self._has_surrogate = samplers.models and not search.custom
         self._sign = 1 if fed.study.directions[0] is optuna.study.StudyDirection.MINIMIZE else -1
+        self._has_noted_repeat = False
         self._reset()
 
     def _reset(self) -> None:
@@ -73,6 +74,7 @@ class Sampler:
         self._results: list[tuple[float, Point, list[float]]] = []
         """The loss of each ended point, infinite if it was pruned, the point and its coordinates; oldest first."""
         self._numbers: list[int] = []  # trials of the results
+        self._own_tried: set[str] = set()  # points with the values of the user's own function
         self._reports = Reports(self._fed.metric, self._sign < 0)
         for trial in self._search.earlier if self._avoids_failures else ():
             self._proposals.observe(trial.point, ran=not trial.has_failed)
@@ -90,8 +92,17 @@ class Sampler:
         sampler = self._samplers.sampler(number, self._count_before(number))
         self._fed.load_study(sampler)
         if self._search.custom:
-            return Next(self._propose_custom(study, number, sampler))
+            proposals = self._propose_custom(study, number, sampler)
+            return Next(proposals, message=self._repeat_note(proposals))
         return Next([self._propose(study, number, sampler, self._next_start())])
+
+    def _repeat_note(self, proposals: Sequence[Proposal]) -> str:
+        """Return that points of the user's own function are repeated, once; "" before the first repeated one."""
+        repeated = any(canonical(proposal.params) in self._own_tried for proposal in proposals)
+        if not repeated or self._has_noted_repeat:
+            return ""
+        self._has_noted_repeat = True
+        return f"{self._search.name} suggests a point again: each trial of hydra.sweeper.n_trials runs, repeated or not"
 
     def _next_start(self) -> Point:
         """Return the next start point that has not begun; an empty point if there is none."""
@@ -124,6 +135,8 @@ class Sampler:
             self._count += 1
             swept = {p.key: trial.params[p.key] for p in self._space.parameters if p.key in trial.params}
             self._started |= {trial.memory.get("start", ""), canonical(swept)}
+        if self._search.custom:
+            self._own_tried.add(canonical(trial.params))
         if not is_placeholder(trial):
             self._proposals.add(trial.configuration)
             self._running[trial.number] = self._proposals.encode(trial.configuration)
