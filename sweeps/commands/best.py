@@ -38,7 +38,9 @@ def best(
         line = best_trial.line(words, definition.working_folder)
         if not write:
             number = "" if trial is None else f" --trial {trial}"
-            line = f"{sweeps_line('best', study.folder)}{number} --write && {line}"
+            # Because the line goes on in this study's Python, which the shell may not find as `python`.
+            writing = sweeps_line("best", study.folder, words[0])
+            line = f"{writing}{number} --write && {line}"
         console.print(f"# the same trial, from {study.folder / best_trial.EXPERIMENT}", soft_wrap=True)
         console.print(line, soft_wrap=True)
 

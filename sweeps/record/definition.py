@@ -255,10 +255,10 @@ def suggest_study(name: str, root: Path) -> str:
     return f"Studies: {', '.join(names[:_SHOWN])}{more}"
 
 
-def sweeps_line(command: str, folder: Path) -> str:
+def sweeps_line(command: str, folder: Path, python: str = "python") -> str:
     """Return the line `python -m sweeps COMMAND` for the study in `folder`."""
     root = [] if folder.parent == Path("multirun").absolute() else ["--root", str(folder.parent)]
-    return shlex.join(["python", "-m", "sweeps", command, folder.name, *root])
+    return shlex.join([python, "-m", "sweeps", command, folder.name, *root])
 
 
 def _is_same(key: str, old: str | None, new: str | None) -> bool:

@@ -20,7 +20,8 @@ from sweeps.record.trial_config import read_overrides
 from sweeps.settings import SINGLE_RUN_SETTINGS
 
 EXPERIMENT = "experiment/best.yaml"
-"""The path below the study's folder: with that folder as `--config-dir`, Hydra finds `+experiment=best`."""
+"""The path below the study's folder: with that folder as `--config-dir`, Hydra finds `experiment=best`."""
+_GROUP = "experiment"
 
 
 def choose_trial(study: StudySnapshot, number: int | None) -> TrialRecord:
@@ -83,28 +84,50 @@ def write_experiment(definition: Definition, trial: TrialRecord, study: Path, wr
 
     Raises UserError if the trial's files do not show which of its overrides choose config groups.
     """
+    overrides = overrides_of(definition, trial)
     try:
         choices = _read_hydra(trial)["runtime"]["choices"]
-        content = experiment(overrides_of(definition, trial), choices)
+        content = experiment(overrides, choices)
     except (OSError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
         raise UserError(f"trial {trial.number} cannot be written as {EXPERIMENT}: {error!r}") from error
     if writes:
         (study / EXPERIMENT).parent.mkdir(exist_ok=True)
         header = f"# @package _global_\n# Trial {trial.number} of study {study.name}\n"
         write_whole(study / EXPERIMENT, header + content)
-    return rebuild_command(definition, ["+experiment=best"], needs_launcher(trial), ["--config-dir", str(study)])
+    words = _choose_experiment(overrides, choices)
+    return rebuild_command(definition, words, needs_launcher(trial), ["--config-dir", str(study)])
+
+
+def _choose_experiment(overrides: Sequence[str], choices: dict[str, Any]) -> list[str]:
+    """Return the words that choose the configuration, with a plus unless the app's defaults have the group."""
+    is_added = any(word.startswith("+") and key(word) == _GROUP for word in overrides)
+    if is_added or _GROUP not in choices:
+        return [f"+{_GROUP}=best"]
+    # With the values again, because what follows the experiment in the app's defaults would change them.
+    words = [f"{_GROUP}=best"]
+    for word in overrides:
+        adds = word.startswith("+")
+        if key(word) == _GROUP or (adds and key(word) in choices):
+            continue
+        # With two pluses, because the file may have added the key already.
+        words.append(f"++{word.lstrip('+')}" if adds else word)
+    return words
 
 
 def experiment(overrides: Sequence[str], choices: dict[str, Any]) -> str:
-    """Return overrides as the YAML of a config in the package _global_.
+    """Return overrides as the YAML of a config in the package _global_, which includes the chosen experiment.
 
     Raises ValueError if an override removes a key.
     """
+    replaced = choices.get(_GROUP) or []
+    included = replaced if isinstance(replaced, list) else [replaced]
     added: list[Any] = []
     changed: list[Any] = []
     values = OmegaConf.create({})
     for override in OverridesParser.create().parse_overrides(list(overrides)):
         group = override.get_key_element().lstrip("+~")
+        if group == _GROUP and group in choices:
+            continue
         if group in choices:
             choice = None if override.is_delete() else override.value()
             if override.is_add():
@@ -117,7 +140,7 @@ def experiment(overrides: Sequence[str], choices: dict[str, Any]) -> str:
             OmegaConf.update(values, override.key_or_group, override.value(), force_add=True)
     # Overrides come last, because Hydra requires this order:
     # https://hydra.cc/docs/advanced/defaults_list/
-    defaults = {"defaults": [*added, "_self_", *changed]}
+    defaults = {"defaults": [*included, *added, "_self_", *changed]}
     return OmegaConf.to_yaml(OmegaConf.merge(defaults, values))
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
+from hydra import compose, initialize_config_dir
+from omegaconf import open_dict
 
 from sweeps.errors import UserError
 from sweeps.record.definition import Definition
@@ -163,6 +165,46 @@ def test_file_and_overrides_compose_equal_configurations(tmp_path: Path) -> None
     first, other = (process.communicate()[0] for process in running)
     assert first == other
     assert yaml.safe_load(first)["optimizer"]["momentum"] == 0.99
+
+
+CONFIGS = {
+    "optimizer/sgd.yaml": "{name: sgd, lr: 1}",
+    "optimizer/adam.yaml": "{name: adam, lr: 2}",
+    "find/a.yaml": "kind: a",
+}
+
+
+@pytest.mark.parametrize(
+    ("defaults", "overrides", "expected"),
+    [
+        ("[_self_, optimizer: sgd]", "optimizer=adam lr=2", "+experiment=best"),
+        ("[_self_, optimizer: sgd]", "optimizer=adam +experiment=theirs lr=2", "+experiment=best"),
+        ("[_self_, optimizer: sgd, experiment: null]", "optimizer=adam lr=2", "experiment=best optimizer=adam lr=2"),
+        ("[_self_, optimizer: sgd, experiment: theirs]", "lr=2", "experiment=best lr=2"),
+        ("[_self_, optimizer: sgd, experiment: null]", "experiment=theirs lr=2", "experiment=best lr=2"),
+        ("[experiment: null, optimizer: sgd, _self_]", "optimizer=adam lr=2", "experiment=best optimizer=adam lr=2"),
+        ("[optimizer: sgd, experiment: theirs, _self_]", "+find=a +optimizer.b=3", "experiment=best ++optimizer.b=3"),
+        ("[experiment: theirs, optimizer: sgd, _self_]", "++new.key=3 lr=2", "experiment=best ++new.key=3 lr=2"),
+    ],
+)  # fmt: skip
+def test_an_experiment_in_any_app_composes_the_trials_config(
+    tmp_path: Path, defaults: str, overrides: str, expected: str
+) -> None:
+    experiment = "# @package _global_\nlr: 7\ntheirs: true"
+    files = {**CONFIGS, "experiment/theirs.yaml": experiment, "config.yaml": f"defaults: {defaults}\nlr: 1"}
+    conf = tmp_path / "conf"
+    for name, content in files.items():
+        (conf / name).parent.mkdir(parents=True, exist_ok=True)
+        (conf / name).write_text(content)
+    with initialize_config_dir(str(conf), version_base="1.3"):
+        direct = compose("config", overrides.split(), return_hydra_config=True)
+        row = composed(trial(tmp_path, 0, 1.0), *overrides.split(), choices=direct.hydra.runtime.choices)
+        words = best.write_experiment(definition("python", "a.py", "-m"), row, tmp_path)
+        assert words == ["python", "a.py", "--config-dir", str(tmp_path), *expected.split()]
+        from_file = compose("config", [*expected.split(), f"hydra.searchpath=['file://{tmp_path}']"])
+    with open_dict(direct):
+        del direct["hydra"]
+    assert from_file == direct
 
 
 SETTINGS = """
