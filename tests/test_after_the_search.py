@@ -90,7 +90,7 @@ def run_in_shell(folder: Path, line: str) -> str:
 def test_best_prints_command_lines_of_the_trials_config(app: Path) -> None:
     results = yaml.safe_load((app / "multirun/s/optimization_results.yaml").read_text())
     assert results == {"name": "optuna", "best_params": {"line.slope": 1.75}, "best_value": 0.5625}
-    output = sweeps(app, "best", "s").out.splitlines()
+    output = sweeps(app, "best", "s", "--write").out.splitlines()
     assert output[0] == "# trial 1: line.slope=1.75   error=0.5625"
     assert output[1].endswith("app.py line=steep noise=0.5 line.slope=1.75")
     composed = [yaml.safe_load(run_in_shell(app, f"{output[i]} --cfg job")) for i in (1, 3)]

@@ -480,7 +480,8 @@ def test_app_with_another_sweeper_keeps_answers_of_hydra(tmp_path: Path) -> None
 def test_two_trials_never_share_a_folder(tmp_path: Path) -> None:
     code, out = run(tmp_path, *GRID, "+x=1,2", "hydra.sweep.subdir=same")
     assert code == 0, out
-    assert "hydra.sweep.subdir=same: another trial has this folder. Trial 1 runs in " in out
+    beside = tmp_path / "multirun" / "s" / "same_1"
+    assert f"hydra.sweep.subdir=same: another trial has this folder. Trial 1 runs in {beside}" in out
     assert [row.folder.name for row in trials(tmp_path)] == ["same", "same_1"]
 
 

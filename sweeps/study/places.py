@@ -62,3 +62,5 @@ class Places:
             return bool((read_json(path / "trial.json") or {}).get("number", number) != number)
         except CorruptFile:
             return True
+        except OSError:  # because this trial cannot have the folder either, and then says why
+            return False
