@@ -80,6 +80,19 @@ def test_each_job_submits_the_next_before_its_driver_starts(slurm: ScriptedSlurm
     assert slurm.lines("scancelled") == ["2"]
 
 
+def test_a_drivers_job_starts_no_driver_of_another_study(slurm: ScriptedSlurm, study: Path) -> None:
+    submit(study)
+    begin(study, 1)
+    os.environ["SWEEPYARD_DRIVER"] = str(study / "driver" / "jobs" / "1")
+    other = study.with_name("other")  # as where hydra.sweep.dir contains the time of a start
+    with pytest.raises(UserError, match=f"this job drives the study in {study}, .* to {other}.\nLet .* same folder"):
+        DriverJob(other, SETTINGS)
+    assert len(slurm.names) == 2  # those of the first study: the job, and the job that follows
+    assert slurm.lines("scancelled") == ["2"]
+    assert not other.exists()
+    assert "SWEEPYARD_DRIVER" not in os.environ
+
+
 def test_drivers_have_the_environment_of_the_terminal(
     slurm: ScriptedSlurm, study: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
