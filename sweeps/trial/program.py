@@ -24,6 +24,7 @@ from typing import Any
 from sweeps.hydra_parts import HydraStarted, hydra_refused
 
 _MAIN = "__main__"
+_SPAWNED = "__mp_main__"  # what multiprocessing calls the program in a process that it spawned
 _SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -63,6 +64,7 @@ class Program:
         """Make the program this process's `__main__`. Raises what its statements raise."""
         sys.argv[:] = self.argv
         module = sys.modules[_MAIN] = self._make_module()
+        sys.modules[_SPAWNED] = module  # because spawned processes send objects of the program's classes by this name
         self._show_source()
         code = compile(self._parts.kept, self.file, "exec", dont_inherit=True)
         try:

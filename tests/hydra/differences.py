@@ -18,9 +18,12 @@ class Difference:
 
 DIFFERENCES = [
     Difference("settings", r".*\bhydra\.(sweeper|launcher)\b.*|.*choices\.hydra/(sweeper|launcher).*"),
-    Difference("variables", r"job \d+\.variables\.(CUDA_VISIBLE_DEVICES|GLIBC_TUNABLES|SWEEPYARD_FORKS)"),
+    Difference("variables", r"job \d+\.variables\.(CUDA_VISIBLE_DEVICES|GLIBC_TUNABLES|SWEEPYARD_\w+)"),
     Difference("variables", r"job \d+\.variables\.\w+_NUM(_\w+)?_THREADS"),
-    Difference("one folder", r".*\.hydra/hydra\.yaml\.hydra\.sweep\.dir|multirun\.yaml\.\d+\.hydra\.sweep\.dir"),
+    Difference("folder", r".*hydra/hydra\.yaml\.hydra\.sweep\.dir|multirun\.yaml\.\d+\.hydra\.sweep\.dir"),
+    Difference("folder", r".*(sweep\.(sub)?dir|output_dir|file|filename|overrides\.hydra)", everywhere=False),
+    Difference("process", r"job [1-9]\d*\.(config\.\w+|logging\.\w+\.disabled)", everywhere=False),
+    Difference("repeated", r".*", everywhere=False),
 ]
 
 

@@ -94,8 +94,8 @@ def _values(config: Any) -> dict[str, Any]:
             except OmegaConfBaseException as error:
                 values[full_key] = type(error).__name__
                 continue
-            if isinstance(value, ListConfig) and not any(_is_node(value, place) for place in range(len(value))):
-                values[full_key] = [f"{type(entry).__name__} {entry!r}" for entry in value]
+            if isinstance(value, ListConfig) and not _has_nodes(value):
+                values[full_key] = [_text(value, place) for place in range(len(value))]
             elif isinstance(value, DictConfig | ListConfig):
                 read(value, full_key)
             else:
@@ -106,11 +106,18 @@ def _values(config: Any) -> dict[str, Any]:
     return values
 
 
-def _is_node(values: ListConfig, place: int) -> bool:
-    """Return whether an entry is more than a plain value: a mapping, a list, missing, or an interpolation."""
-    entry = values._get_node(place)
-    is_plain = OmegaConf.is_missing(values, place) or OmegaConf.is_interpolation(values, place)
-    return is_plain or isinstance(entry, DictConfig | ListConfig)
+def _has_nodes(values: ListConfig) -> bool:
+    nodes = [values._get_node(place) for place in range(len(values))]
+    return any(isinstance(node, DictConfig | ListConfig) for node in nodes)
+
+
+def _text(node: Any, name: Any) -> str:
+    """Return the type and the value of a leaf, or the name of the error."""
+    try:
+        value = node[name]
+    except OmegaConfBaseException as error:
+        return type(error).__name__
+    return f"{type(value).__name__} {value!r}"
 
 
 def _types(config: Any) -> dict[str, str]:
@@ -137,7 +144,7 @@ def _main() -> dict[str, Any]:
     seen: dict[str, Any] = {
         "name": main.__name__,
         "file": getattr(main, "__file__", None),
-        "package": getattr(main, "__package__", None) or "",  # because runpy sets a text where Python sets None
+        "package": getattr(main, "__package__", None) or None,  # runpy sets an empty text
         "spec": getattr(getattr(main, "__spec__", None), "name", None),
         "has main": hasattr(main, "main"),
     }
