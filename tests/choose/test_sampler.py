@@ -425,7 +425,7 @@ def lists(cfg: DictConfig, trial: optuna.Trial) -> None:
 def test_custom_code_that_suggests_what_a_record_cannot_hold_is_refused(make: MakeSearch, choice: Any) -> None:
     not_plain.clear()
     not_plain.append(choice)
-    with pytest.raises(UserError, match="it suggests .*\n.*uggest "):
+    with pytest.raises(UserError, match=r"it suggests .*\n.*uggest "):
         make("x=1,2", custom_search_space=f"{__name__}.suggests").run(lambda point: 1.0)
 
 
@@ -452,7 +452,7 @@ def leaves_out_odd(cfg: DictConfig, trial: optuna.Trial) -> None:
 
 @pytest.mark.parametrize("sampler", ["Default", "Grid"])
 def test_custom_code_that_leaves_out_all_points_ends_the_study(make: MakeSearch, sampler: str) -> None:
-    with pytest.raises(UserError, match="it raised TrialPruned .*: none\nLet "):
+    with pytest.raises(UserError, match=r"it raised TrialPruned .*: none\nLet "):
         make("x=1,2", sampler=sampler, custom_search_space=f"{__name__}.leaves_out_all").run(lambda point: 1.0)
 
 

@@ -1,4 +1,4 @@
-"""What a job of a Hydra app sees, written as JSON into the job's output folder. Apps of the cases import this module."""
+"""What a job of a Hydra app sees, as JSON in the job's output folder. Apps of the cases import this module."""
 
 import json
 import logging
