@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
+from omegaconf import OmegaConf
 
 from tests.command_lines import Done, finish, run, start_afresh
 from tests.hydra.case_files import Case
@@ -108,13 +108,9 @@ def _files(folder: Path) -> dict[str, Any]:
 
 def _content(file: Path) -> Any:
     """Return a YAML file as values by key; another file as its lines."""
-    text = file.read_text(errors="replace")
-    if file.suffix != ".yaml":
-        return text.splitlines()
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:  # because of a tag such as !!python/object
-        return text.splitlines()
+    if file.suffix == ".yaml":
+        return OmegaConf.to_container(OmegaConf.load(file), resolve=False)
+    return file.read_text(errors="replace").splitlines()
 
 
 def _without(value: Any, words: Sequence[str]) -> Any:
