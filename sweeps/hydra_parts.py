@@ -180,7 +180,7 @@ def load_driver(loader: ConfigLoader, master: DictConfig) -> DictConfig:
 
 @contextmanager
 def watch_overrides() -> Iterator[list[str]]:
-    """Collect the `override` lines of all defaults lists that are composed, as group=choice.
+    """Yield a list that gets the `override` lines of all defaults lists that are composed, as group=choice.
 
     Hydra ignores such a line, and keeps nothing of it, if the group was typed.
     """

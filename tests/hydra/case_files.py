@@ -38,7 +38,7 @@ class Case:
     """A Hydra app, and a command line that sweeps it."""
 
     name: str
-    says: str = ""
+    sentence: str = ""
     command: list[str] = field(default_factory=list)  # without `python`
     files: dict[str, str] = field(default_factory=dict)  # content by path
     options: dict[str, list[str]] = field(default_factory=dict)  # values by name, empty texts for options without one
@@ -94,11 +94,11 @@ def _parse(text: str) -> Case:
             option, _, value = rest.partition(" ")
             case.options.setdefault(option, []).append(value)
         else:
-            case.says = f"{case.says} {line}".strip()
+            case.sentence = f"{case.sentence} {line}".strip()
     for part in parts:
         path, _, content = part.partition("\n")
         case.files[path.strip()] = content.rstrip("\n") + "\n"
     if "app.py" in case.command and "app.py" not in case.files:
         case.files["app.py"] = APP.lstrip()
-    assert case.command and case.says, f"case {name} has no command or no sentence"
+    assert case.command and case.sentence, f"case {name} has no command or no sentence"
     return case

@@ -64,16 +64,16 @@ def observe(case: Case, folder: Path, words: Sequence[str]) -> Observed:
         done = run(arguments, launched, variables)
     calls = [json.loads(line) for file in folder.rglob(CALLED) for line in file.read_text().splitlines()]
     jobs = sorted((json.loads(file.read_text()) | {"folder": file.parent} for file in folder.rglob(SEEN)), key=_number)
-    kept = list(folder.rglob("multirun.yaml"))
+    configs = list(folder.rglob("multirun.yaml"))
     facts: dict[str, Any] = {
         "sweep": {
             "ends well": done.code == 0,
             "jobs": [job["hydra"]["overrides.task"] for job in jobs],
             "lines": _said(done, jobs),
             "calls": [call for call in calls if "job" not in call],
-            "is kept": bool(kept),
+            "is kept": bool(configs),
         },
-        "multirun.yaml": [_content(file) for file in kept],
+        "multirun.yaml": [_content(file) for file in configs],
     }
     for job in jobs:
         number = _number(job)

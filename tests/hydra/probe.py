@@ -22,7 +22,7 @@ log = logging.getLogger("probe")
 def show(cfg: Any, **more: Any) -> float:
     """Write what this job sees, with what its app adds, say three lines, and return an objective."""
     hydra: Any = HydraConfig.instance().cfg
-    seen = {
+    facts = {
         "config": _values(cfg),
         "types": _types(cfg),
         "flags": {"struct": OmegaConf.is_struct(cfg), "read-only": OmegaConf.is_readonly(cfg)},
@@ -37,7 +37,7 @@ def show(cfg: Any, **more: Any) -> float:
         "more": {name: repr(value) for name, value in more.items()},
     }
     folder = Path(hydra.hydra.runtime.output_dir)
-    (folder / SEEN).write_text(json.dumps(seen, indent=1))
+    (folder / SEEN).write_text(json.dumps(facts, indent=1))
     print("says: printed")
     log.info("says: info")
     log.debug("says: debug")
@@ -141,7 +141,7 @@ def _types(config: Any) -> dict[str, str]:
 
 def _main() -> dict[str, Any]:
     main = sys.modules["__main__"]
-    seen: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "name": main.__name__,
         "file": getattr(main, "__file__", None),
         "package": getattr(main, "__package__", None) or None,  # runpy sets an empty text
@@ -150,8 +150,8 @@ def _main() -> dict[str, Any]:
     }
     for name, value in sorted(vars(main).items()):
         if isinstance(value, type) and value.__module__ == "__main__":
-            seen[f"pickles {name}"] = _pickles(value)
-    return seen
+            facts[f"pickles {name}"] = _pickles(value)
+    return facts
 
 
 def _pickles(value: object) -> str:
@@ -162,12 +162,12 @@ def _pickles(value: object) -> str:
 
 
 def _logging() -> dict[str, Any]:
-    seen: dict[str, Any] = {"disabled": logging.root.manager.disable}
+    facts: dict[str, Any] = {"disabled": logging.root.manager.disable}
     for name in ("root", "probe", "__main__", "hydra", "noisy"):
         logger = logging.getLogger() if name == "root" else logging.getLogger(name)
         handlers = [_handler(handler) for handler in logger.handlers if not _of_pytest(handler)]
-        seen[name] = {"level": logging.getLevelName(logger.level), "disabled": logger.disabled, "handlers": handlers}
-    return seen
+        facts[name] = {"level": logging.getLevelName(logger.level), "disabled": logger.disabled, "handlers": handlers}
+    return facts
 
 
 def _of_pytest(handler: logging.Handler) -> bool:

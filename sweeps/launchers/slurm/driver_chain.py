@@ -41,8 +41,8 @@ def living(study: Path) -> list[JobInfo]:
         return []
     select_cluster(cluster_of(study))
     jobs = squeue()
-    found = [jobs.find(ticket.name, ticket.id) for ticket in tickets]
-    return [info for info in found if info and info.state not in ENDED]
+    matches = [jobs.find(ticket.name, ticket.id) for ticket in tickets]
+    return [info for info in matches if info and info.state not in ENDED]
 
 
 def job_of(study: Path, driver: Holder) -> str | None:

@@ -200,8 +200,8 @@ def living_jobs(study: Path, unfinished: Iterable[Path]) -> list[JobInfo]:
         return []
     jobs = squeue()
     tickets = [read_ticket(folder.parent) for folder in folders]
-    found = [jobs.find(ticket.name, ticket.id) for ticket in tickets]
-    return list(dict.fromkeys(info for info in found if info and info.state not in ENDED))
+    matches = [jobs.find(ticket.name, ticket.id) for ticket in tickets]
+    return list(dict.fromkeys(info for info in matches if info and info.state not in ENDED))
 
 
 def jobs_of_attempts(study: Path, attempts: Mapping[int, Path]) -> dict[int, str]:
@@ -218,8 +218,8 @@ def jobs_of_attempts(study: Path, attempts: Mapping[int, Path]) -> dict[int, str
             queued.unlink(missing_ok=True)  # because a worker may claim the file first
         workers = [file.parents[1] for file in study.glob(f"workers/*/*/claimed/{token}")]
         tickets = [read_ticket(folder) for folder in (attempt, *workers)]
-        found = [listed.find(ticket.name, ticket.id) for ticket in tickets]
-        if living := [info.id for info in found if info and info.state not in ENDED]:
+        matches = [listed.find(ticket.name, ticket.id) for ticket in tickets]
+        if living := [info.id for info in matches if info and info.state not in ENDED]:
             jobs[number] = living[0]
     return jobs
 
