@@ -154,14 +154,19 @@ def literal(value: Any) -> str:
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, list | tuple):
-        return f"[{','.join(map(_part, value))}]"
+        return f"[{literals(value)}]"
     if isinstance(value, Mapping):
         return f"{{{','.join(f'{text_of(key)}:{_part(part)}' for key, part in value.items())}}}"
     return text_of(value)
 
 
+def literals(values: Iterable[Any]) -> str:
+    """Return several values in Hydra's grammar."""
+    return ",".join(map(_part, values))
+
+
 def _part(value: Any) -> str:
-    """Return an element of a list or of a mapping, in which an empty text needs quotes."""
+    """Return one of several values, or of the values of a mapping, where an empty text needs quotes."""
     return literal(value) or "''"
 
 

@@ -44,6 +44,9 @@ class Composer:
         """Return the config of one trial, including its hydra node. Raises UserError if it cannot be composed."""
         parsed = self.parse(overrides)
         groups = tuple(text for text, override in zip(overrides, parsed, strict=True) if not self._is_value(override))
+        for override in parsed:
+            if not self._is_value(override):
+                self._refuse_no_name(override)
         try:
             if groups not in self._composed:
                 with hydra_parts.watch_overrides() as lines:
@@ -74,6 +77,18 @@ class Composer:
     def options(self, group: str) -> list[str]:
         """Return the choices of a config group; empty if the group does not exist."""
         return self._with_groups.get_group_options(group.lstrip("+").partition("@")[0])
+
+    def _refuse_no_name(self, override: Override) -> None:
+        """Raise UserError for a choice of a group that is no name, because Hydra would raise a ValueError."""
+        choice = override.value()
+        if override.is_delete() or isinstance(choice, str | list):
+            return
+        names = self.options(override.key_or_group)
+        advice = f"Choose one of: {', '.join(names)}"
+        if str(choice) in names:
+            typed = f"{override.get_key_element()}='{choice}'"
+            advice = f"Type it in quotes: {shlex.quote(typed)}"
+        raise UserError(f"{override.input_line}: a choice of {override.key_or_group} is a name.\n{advice}")
 
     def _is_value(self, override: Override) -> bool:
         """Return whether an override changes a value, by Hydra's rules, and not the defaults list as a choice does."""

@@ -101,7 +101,7 @@ def explain_lacking(
 def _explain_key(key: str, to_add: str, config: DictConfig) -> str:
     if key not in keys(config):
         closed = key.startswith(("hydra.launcher.", "hydra.sweeper.")) and "param" not in key
-        add = "" if closed else f"\nTo add a new key: {to_add}"
+        add = "" if closed else f"\nTo add a new key: {shlex.quote(to_add)}"
         choices = OmegaConf.select(config, "hydra.runtime.choices", default={})
         chosen = [f" with {group}={choice}" for group, choice in choices.items() if key.startswith(f"{group}.")]
         if advice := _advise_section(key, config):

@@ -266,12 +266,14 @@ def _with_typed(error: UserError, space: SearchSpace) -> UserError:
     """Return the error with the typed values in its advice on a key, instead of the value of one point."""
     for parameter in space.parameters:
         key = f"+{parameter.key}"
-        for start in ("\nTo add a new key: ", "\nType: "):
-            problem, advice, _ = str(error).partition(f"{start}{key}=")
-            if advice and parameter.key in chain(*space.listed):
+        for start in ("To add a new key: ", "Type: "):
+            problem, _, advice = str(error).partition(f"\n{start}")
+            if not advice.removeprefix("'").startswith(f"{key}="):
+                continue
+            if parameter.key in chain(*space.listed):
                 return UserError(f"{problem}\nTo add a new key, type in its place: {key}")
-            if advice and not parameter.condition:
-                return UserError(f"{problem}{start}{shlex.quote(f'{key}={parameter.typed}')}")
+            if not parameter.condition:
+                return UserError(f"{problem}\n{start}{shlex.quote(f'{key}={parameter.typed}')}")
     return error
 
 

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.record.exclusion import is_number
-from sweeps.record.parameters import Interval, literal, text_of
+from sweeps.record.parameters import Interval, literal, literals, text_of
 
 _ALSO = "hydra.sweeper.also"
 _KINDS = ("float", "int", "categorical")
@@ -94,8 +94,9 @@ def _several(setting: str, key: str, values: Sequence[Any], config: DictConfig) 
     if isinstance(own, ListConfig) and not has_lists:
         return literal(values)
     if isinstance(own, bool | int | float | str) and not is_group and values:
-        return ",".join(map(literal, values))
-    several, single = ",".join(map(literal, values)), literal(values)
+        return literals(values)
+    several = literals(values)
+    single = literal(values)
     raise UserError(
         f"{setting}.{key}: {single} may be several values, or one that is a list.\n"
         f"""Write several as the text "{several}", and one as the text "{single}\""""
@@ -114,16 +115,18 @@ def _distribution(setting: str, key: str, written: Mapping[str, Any]) -> str:
         choices = settings.get("choices")
         if not isinstance(choices, list) or not choices:
             raise UserError(f"{setting}: categorical needs its choices.\nWrite choices: [a, b]")
-        return ",".join(map(literal, choices))
+        return literals(choices)
 
     low: Any = settings.get("low")
     high: Any = settings.get("high")
     if not is_number(low) or not is_number(high) or not math.isfinite(high - low):
         raise UserError(f"{setting}: {kind} needs two numbers, low and high.\nWrite low: 0.1, high: 1")
-    if kind == "int":
-        low, high = int(low), int(high)
-    else:
-        low, high = float(low), float(high)
+    number: type[int] | type[float] = int if kind == "int" else float
+    for name in ("low", "high"):
+        if settings[name] != number(settings[name]):
+            raise UserError(f"{setting}: {name}={settings[name]} is no whole number.\nWrite one, or type: float")
+    low = number(low)
+    high = number(high)
     is_log, step = settings.get("log", False), settings.get("step")
     if not isinstance(is_log, bool):
         raise UserError(f"{setting}: log={text_of(is_log)} is neither true nor false.\nWrite log: true")
