@@ -85,7 +85,15 @@ def _adopt_sweeper(sweeper: DictConfig) -> list[str]:
     _limit_trials(sweeper._get_parent(), taken.get("max_batch_size"))
     if "search_space" in taken:
         params = OmegaConf.to_container(sweeper).get("params") or {}  # type: ignore[union-attr]
-        _set(sweeper, "params", {**taken["search_space"], **params})
+        space = taken["search_space"]
+        if not params:
+            params = space
+        elif isinstance(params, dict) and isinstance(space, dict):
+            params = {**space, **params}
+        else:
+            problem = "hydra.sweeper.search_space and hydra.sweeper.params are joined, and one of them is no mapping"
+            raise UserError(f"{problem}.\nWrite both as mappings, or one of them alone")
+        _set(sweeper, "params", params)
 
     unused = _adopt_class(sweeper, "hydra.sweeper", _SWEEPERS)
     storage = OmegaConf.to_container(sweeper).get("storage")  # type: ignore[union-attr]

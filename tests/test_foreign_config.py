@@ -199,6 +199,8 @@ def test_settings_of_other_plugins(
          "hydra.sweeper._target_=hydra_plugins.hydra_ax_sweeper.ax_sweeper.AxSweeper: no installed plugin has this"),
         ("{sweeper: {storage: {_target_: optuna.storages.JournalStorage}}}", "",
          "hydra.sweeper.storage._target_=optuna.storages.JournalStorage: a study is mirrored to an address"),
+        ("{sweeper: {params: ['x=1,2'], search_space: {x: {type: int, low: 1, high: 9}}}}", "",
+         "search_space and hydra.sweeper.params are joined, and one of them is no mapping.\nWrite both as mappings"),
         ("{launcher: {n_jobs: 2}}", "", "hydra.launcher.n_jobs is no setting of .*\nType: hydra.sweeper.n_jobs"),
         ("{launcher: {timeout: 2}}", "", "hydra.launcher.timeout is no .*Did you mean hydra.launcher.timeout_min?"),
         (f"{{launcher: {{_target_: {SUBMITIT}.SlurmLauncher}}}}", "hydra/launcher=basic",
