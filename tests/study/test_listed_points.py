@@ -31,10 +31,10 @@ def read(points: Any, *swept: str) -> list[dict[str, Any]]:
 def test_each_listed_point_has_all_swept_values() -> None:
     grid = space("b=1,2").with_listed(read(LIST))
     assert [grid.overrides(point) for point in grid.points()] == [
-        ["opt=adam", "lr=0.1", "b=1"],
-        ["opt=adam", "lr=0.1", "b=2"],
-        ["opt=sgd", "m=0.9", "b=1"],
-        ["opt=sgd", "m=0.9", "b=2"],
+        ["b=1", "opt=adam", "lr=0.1"],
+        ["b=2", "opt=adam", "lr=0.1"],
+        ["b=1", "opt=sgd", "m=0.9"],
+        ["b=2", "opt=sgd", "m=0.9"],
     ]
     assert [parameter.typed for parameter in grid.parameters] == ["adam,sgd", "0.1", "0.9", "1,2"]
     assert all(map(grid.contains, grid.points()))

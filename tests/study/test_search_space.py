@@ -96,7 +96,7 @@ def test_a_glob_is_the_choices_that_match() -> None:
 
 @pytest.mark.parametrize(
     "lines, overrides",
-    [(["a=1", "a=2"], ["a=2"]), (["a=1,2", "a=3"], ["a=3"]), (["a=1", "b=2", "a=3,4"], ["b=2", "a=3"])],
+    [(["a=1", "a=2"], ["a=2"]), (["a=1,2", "a=3"], ["a=3"]), (["a=1", "b=2", "a=3,4"], ["a=3", "b=2"])],
 )
 def test_the_last_word_on_a_key_counts(lines: list[str], overrides: list[str]) -> None:
     grid = space(*lines)
@@ -203,7 +203,7 @@ def test_one_text_for_one_point() -> None:
         (["p=zip(+x=range(1,3),h=[[1,2],'c d'])"], ["+x=1 h=[1,2]", "+x=2 h='c d'"]),
         (
             ["p=zip(x=logspace(1,100,3),y=[1,2,3])", "s=0,1"],
-            [f"x={10.0**i} y={i + 1} s={s}" for i in range(3) for s in (0, 1)],
+            [f"s={s} x={10.0**i} y={i + 1}" for i in range(3) for s in (0, 1)],
         ),
         (
             ["p=zip(a=[1,2],b=[3,4])", "q=zip(c=[5,6],d=[7,8])"],
@@ -249,7 +249,7 @@ def test_further_grids_keep_what_they_do_not_retype() -> None:
     assert grid.fixed == ("e=9",)
     composed = [" ".join(grid.overrides(point)) for point in grid.points()]
     pairs = [("sgd", 1), ("sgd", 2), ("adam", 3), ("lion", 1), ("lion", 2)]
-    assert composed == [f"e=9 opt={opt} lr={lr} s={s}" for opt, lr in pairs for s in (0, 1)]
+    assert composed == [f"opt={opt} lr={lr} s={s} e=9" for opt, lr in pairs for s in (0, 1)]
 
 
 def test_sorted_logspace_is_descending_if_reversed() -> None:
@@ -258,7 +258,7 @@ def test_sorted_logspace_is_descending_if_reversed() -> None:
 
 def test_grid_without_the_keys_of_further_grids_is_tried() -> None:
     grid = space("lr=1,2", also=["d=5"])
-    assert [" ".join(grid.overrides(point)) for point in grid.points()] == ["lr=1", "lr=2", "d=5 lr=1", "d=5 lr=2"]
+    assert [" ".join(grid.overrides(point)) for point in grid.points()] == ["lr=1", "lr=2", "lr=1 d=5", "lr=2 d=5"]
     assert all(map(grid.contains, grid.points()))
     assert not space("lr=1,2", also=["lr=1,2"]).listed
 
