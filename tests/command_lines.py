@@ -34,7 +34,7 @@ GRID = ["hydra/sweeper=grid", "hydra/launcher=local"]
 SLURM = ["hydra/launcher=slurm", "hydra.launcher.poll_s=0.5", "hydra.launcher.max_submissions_per_min=600"]
 """The launcher on the cluster of the tests, which has no other users."""
 SEARCH = ["hydra/sweeper=optuna", "hydra/launcher=local"]
-_NOT_OURS = ("HYDRA_FULL_ERROR", "MLFLOW_TRACKING_URI", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
+_NOT_OURS = ("HYDRA_FULL_ERROR", "SWEEPYARD_ANSWERS", "MLFLOW_TRACKING_URI", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def make_jobs(folder: Path, count: int, objective: Objective) -> list[Job]:
     jobs = []
     for number in range(count):
         trial = TrialFolder(folder / str(number))
-        config = OmegaConf.create({"hydra": {"overrides": {"task": [f"+x={number}"]}}})
+        config = OmegaConf.create({"hydra": {"overrides": {"task": [f"+x={number}"], "hydra": []}}})
         attempt = trial.new_attempt().number
         jobs.append(Job("s", number, attempt, config, Request(), trial, b"", objective))
     return jobs
