@@ -55,7 +55,9 @@ def observe(case: Case, folder: Path, words: Sequence[str]) -> Observed:
     """Run the case in `folder` with further words, and return what was to be seen."""
     case.write(folder)
     launched = (folder / case.launches).resolve()
-    arguments = [word.replace("HERE", str(folder)) for word in [*case.command, *words]]
+    place = len(case.command) - (case.command[-1] == "--multirun")  # because argparse wants all words in one place
+    command = [*case.command[:place], *words, *case.command[place:]]
+    arguments = [word.replace("HERE", str(folder)) for word in command]
     variables = {name: value.replace("HERE", str(folder)) for name, value in case.environment.items()}
     variables["PYTHONPATH"] = str(PROBE)
     if case.is_fresh:
