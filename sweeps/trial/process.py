@@ -107,6 +107,8 @@ def outcome_of_return(returned: Any, objective: Objective | None, stop_reason: S
     """Return the outcome of a trial whose task function returned."""
     state = stop_reason or State.COMPLETED
     end = Outcome(state, _STOP_ERRORS.get(state, ""))
+    if objective is not None and not objective.needed:
+        returned = _metrics_among(returned)
     if objective is None or (returned is None and not objective.needed):
         return end
     try:
@@ -117,6 +119,32 @@ def outcome_of_return(returned: Any, objective: Objective | None, stop_reason: S
         return end if stop_reason else outcome_of_error(error)
     except (Diverged, TypeError) as error:
         return outcome_of_error(error)
+
+
+def _metrics_among(returned: Any) -> Any:
+    """Return what is a metric of all that a task function without an objective returned; None if nothing is.
+
+    The rest is named in the log, and does not fail the trial, because Hydra lets a task function return anything.
+    """
+    if isinstance(returned, dict):
+        metrics: Any = {name: value for name, value in returned.items() if _is_number(value)}
+        others = [str(name) for name in returned if name not in metrics]
+    else:
+        values = returned if isinstance(returned, list | tuple) else [returned]
+        is_metric = all(_is_number(value) for value in values)
+        metrics = returned if is_metric else None
+        others = [] if is_metric or returned is None else [type(returned).__name__]
+    if others:
+        print(f"The task function returned {', '.join(others)}, which is no metric and is not recorded.")
+    return metrics
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        as_numbers({"metric": value})
+    except TypeError:
+        return False
+    return True
 
 
 def outcome_of_error(error: BaseException) -> Outcome:

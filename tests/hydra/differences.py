@@ -1,4 +1,4 @@
-"""What differs from Hydra on purpose. Each row of the table in docs/coming_from.md has an entry here."""
+"""What differs from Hydra on purpose: a row of the table in docs/coming_from.md, and the facts that it is about."""
 
 import re
 from dataclasses import dataclass
@@ -9,22 +9,27 @@ from tests.hydra.observing import Observed
 
 @dataclass(frozen=True)
 class Difference:
-    """Facts that may differ, and the row of the docs' table that says why."""
+    """Facts that may differ in all cases, or in those with the option `differs ROW`."""
 
-    row: str
+    row: str  # first column of the docs' table
     facts: str  # a regular expression for full names of facts
-    everywhere: bool = True  # False: only in cases with the option `differs ROW`
+    everywhere: bool = True
 
 
 DIFFERENCES = [
     Difference("settings", r".*\bhydra\.(sweeper|launcher)\b.*|.*choices\.hydra/(sweeper|launcher).*"),
-    Difference("variables", r"job \d+\.variables\.(CUDA_VISIBLE_DEVICES|GLIBC_TUNABLES|SWEEPYARD_\w+)"),
-    Difference("variables", r"job \d+\.variables\.\w+_NUM(_\w+)?_THREADS"),
-    Difference("folder", r".*hydra/hydra\.yaml\.hydra\.sweep\.dir|multirun\.yaml\.\d+\.hydra\.sweep\.dir"),
-    Difference("folder", r".*(sweep\.(sub)?dir|output_dir|file|filename|overrides\.hydra)", everywhere=False),
-    Difference("process", r"job [1-9]\d*\.(config\.\w+|logging\.\w+\.disabled)", everywhere=False),
-    Difference("repeated", r"sweep\.(jobs|lines)", everywhere=False),
-    Difference("exit", r"sweep\.(jobs|lines)", everywhere=False),
+    Difference("environment", r"job \d+\.variables\.(CUDA_VISIBLE_DEVICES|GLIBC_TUNABLES|SWEEPYARD_\w+)"),
+    Difference("environment", r"job \d+\.variables\.\w+_NUM(_\w+)?_THREADS"),
+    Difference("files", r"job \d+\.files\.(attempts/|(trial|notes|tracking)\.json|(system_)?metrics\.jsonl).*"),
+    Difference("what is printed", r"sweep\.prints in the terminal"),
+    Difference("the sweep's folder", r".*hydra/hydra\.yaml\.hydra\.sweep\.dir|multirun\.yaml\.hydra\.sweep\.dir"),
+    Difference("the sweep's folder", r".*(sweep\.(sub)?dir|output_dir|file|filename|overrides\.hydra)", False),
+    Difference("processes", r"job [1-9]\d*\.(config\.\w+|logging\.\w+\.disabled)", False),
+    Difference("repeated values", r"sweep\.(jobs|lines)", False),
+    Difference("`glob(*)`", r"sweep\.(jobs|lines)", False),
+    Difference("an exception", r"sweep\.(jobs|lines)", False),
+    Difference("`sys.exit(0)`", r"sweep\.(jobs|lines)", False),
+    Difference("the result", r"sweep\.ends well", False),
 ]
 
 
@@ -34,8 +39,8 @@ def compare(case: Case, hydra: Observed, ours: Observed) -> list[str]:
     for name in sorted({*hydra.facts, *ours.facts}):
         theirs = hydra.facts.get(name, "(absent)")
         here = ours.facts.get(name, "(absent)")
-        job = name.partition(".")[0]
-        is_common = job in hydra.parts and job in ours.parts  # because facts of the sweep show what is missing
+        part = name.partition(".")[0]
+        is_common = part in hydra.parts and part in ours.parts  # because facts of the sweep show what is missing
         if theirs != here and is_common and not _may_differ(case, name):
             lines.append(f"{name}: Hydra {theirs} | here {here}")
     return lines
@@ -43,5 +48,5 @@ def compare(case: Case, hydra: Observed, ours: Observed) -> list[str]:
 
 def _may_differ(case: Case, fact: str) -> bool:
     own_rows = case.options.get("differs", [])
-    rows = [entry for entry in DIFFERENCES if entry.everywhere or entry.row in own_rows]
-    return any(re.fullmatch(entry.facts, fact) for entry in rows)
+    entries = [entry for entry in DIFFERENCES if entry.everywhere or entry.row in own_rows]
+    return any(re.fullmatch(entry.facts, fact) for entry in entries)

@@ -19,8 +19,6 @@ OURS = ["hydra/sweeper=grid", "hydra/launcher=local", "hydra.sweeper.tracking=fa
 """The words that choose Hydra's BasicSweeper and BasicLauncher, which are its defaults, and ours."""
 SLURM = ["hydra/sweeper=grid", "hydra/launcher=slurm", "hydra.sweeper.tracking=false"]
 
-_OUR_FILES = {"attempts", "trial.json", "metrics.jsonl", "system_metrics.jsonl", "notes.json", "tracking.json"}
-"""Names of files and folders that a study adds to a trial's folder."""
 _NEUTRAL = {
     r"multirun/\d{4}-\d\d-\d\d/\d\d-\d\d-\d\d": "<sweep>",
     r"multirun/\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d+": "<sweep>",
@@ -72,6 +70,7 @@ def observe(case: Case, folder: Path, words: Sequence[str]) -> Observed:
             "ends well": done.code == 0,
             "jobs": [job["hydra"]["overrides.task"] for job in jobs],
             "lines": _said(done, jobs),
+            "prints in the terminal": "says: printed" in done.out,
             "calls": [call for call in calls if "job" not in call],
             "is kept": bool(configs),
         },
@@ -103,7 +102,7 @@ def _files(folder: Path) -> dict[str, Any]:
     files = {}
     for file in sorted(folder.rglob("*")):
         path = file.relative_to(folder)
-        if file.is_file() and path.parts[0] not in _OUR_FILES and file.name not in (SEEN, CALLED):
+        if file.is_file() and file.name not in (SEEN, CALLED):
             files[str(path)] = _content(file)
     return files
 

@@ -42,6 +42,10 @@ def completed(*objective: float, **metrics: float) -> Outcome:
 @pytest.mark.parametrize(
     ("value", "objective", "end"),
     [
+        ("good", GRID, completed()),
+        (object(), GRID, completed()),
+        ([1, "x"], GRID, completed()),
+        ({"a": 0.5, "model": object(), "b": {"c": 1}}, GRID, completed(a=0.5)),
         (0.5, SEARCH, completed(0.5, objective=0.5)),
         (1, SEARCH, completed(1.0, objective=1.0)),
         (True, SEARCH, completed(1.0, objective=1.0)),
@@ -96,7 +100,7 @@ def test_stopped_trial_keeps_its_metrics(heard: State) -> None:
         (np.zeros((2, 3)), SEARCH, State.FAILED, ["'objective'", "ndarray of shape (2, 3)"]),
         ([[1, 2]], SEARCH, State.FAILED, ["'objective'", "list ([1, 2])"]),
         ({"loss": [1.0], "objective": 1}, SEARCH, State.FAILED, ["'loss'", "list"]),
-        ({"loss": {"a": 1}, "objective": 1}, GRID, State.FAILED, ["'loss'", "dict"]),
+        ({"loss": {"a": 1}, "objective": 1}, SEARCH, State.FAILED, ["'loss'", "dict"]),
         ({"val_accuracy": "0.5"}, NAMED, State.FAILED, ["'val_accuracy'", "str"]),
         ({"val_accuracy": None}, NAMED, State.FAILED, ["'val_accuracy'", "NoneType"]),
         ((1, None), TWO, State.FAILED, ["'objective_1'", "NoneType"]),
