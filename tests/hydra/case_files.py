@@ -7,9 +7,14 @@
     --- conf/config.yaml
     x: 1
 
-A case without an app.py has `APP`. The options are: quick (README's test line runs it, too), fresh (its processes are
-no forks of a warm process), fails (Hydra's exit code is not 0), in FOLDER (where the command is typed), env NAME=VALUE, and
-differs ROW (what this case alone may show of a row of the docs' table).
+A case without an app.py has `APP`. The options are:
+
+    quick             README's test line runs the case, too
+    fresh             its processes are no forks of a warm process
+    fails             Hydra's exit code is not 0
+    in FOLDER         where the command is typed
+    env NAME=VALUE    a variable of the environment
+    differs ROW       a row of the docs' table that this case alone shows
 """
 
 import re

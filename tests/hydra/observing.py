@@ -72,9 +72,9 @@ def observe(case: Case, folder: Path, words: Sequence[str]) -> Observed:
             "lines": _said(done, jobs),
             "prints in the terminal": "says: printed" in done.out,
             "calls": [call for call in calls if "job" not in call],
-            "is kept": bool(configs),
+            "configs kept": len(configs),
         },
-        "multirun.yaml": [_content(file) for file in configs],
+        "multirun.yaml": _content(configs[0]) if configs else [],
     }
     for job in jobs:
         number = _number(job)
