@@ -32,15 +32,8 @@ from sweeps.launchers.slurm.driver_chain import (
 from sweeps.launchers.slurm.limits import minutes_in
 from sweeps.launchers.slurm.queue import SlurmError, cancel, name_of, read_job_id, rows, squeue
 from sweeps.launchers.slurm.request import parameters
-from sweeps.launchers.slurm.submit import (
-    JOB_PREFIXES,
-    BusyError,
-    RefusedError,
-    UnansweredError,
-    check_commands,
-    submit,
-    write_call,
-)
+from sweeps.launchers.slurm.shell import OF_JOBS, habits, is_in_job
+from sweeps.launchers.slurm.submit import BusyError, RefusedError, UnansweredError, check_commands, submit, write_call
 from sweeps.settings import SlurmLauncherConf
 
 _PLACE = "SWEEPYARD_DRIVER"  # variable with the folder of the driver's job
@@ -63,20 +56,22 @@ class Launch:
     variables: list[str]  # SLURM's variables that the user's terminal had
     python_path: str | None
     settings: SlurmLauncherConf  # of the driver's job
+    habits: dict[str, str] | None = None  # of the terminal's variables, those by which options are set
 
     @classmethod
     def of(cls, words: Sequence[str], settings: SlurmLauncherConf) -> "Launch":
         """Return the launch of a command in this folder and environment. Raises UserError if no partition allows it."""
-        in_job = "SLURM_JOB_ID" in os.environ  # because a job's own variables are no habits of the user
-        variables = [name for name in os.environ if name.startswith(JOB_PREFIXES) and not in_job]
+        variables = [name for name in os.environ if name.startswith(OF_JOBS) and not is_in_job()]
         path = os.environ.get("PYTHONPATH")
-        return cls(list(words), Path.cwd(), [*variables, "SLURM_CONF"], path, request(settings))
+        of_job = request(settings)
+        return cls(list(words), Path.cwd(), [*variables, "SLURM_CONF"], path, of_job, habits(""))
 
     def restore(self, place: Path) -> None:
         """Restore the folder and the environment of the terminal, for a driver in the job at `place`."""
-        of_job = (*JOB_PREFIXES, "SLURMD_", "SRUN_", "SUBMITIT_", "SWEEPYARD_", "PYTHONPATH")
+        of_job = (*OF_JOBS, "SLURMD_", "SUBMITIT_", "SWEEPYARD_", "PYTHONPATH")
         for name in [name for name in os.environ if name.startswith(of_job) and name not in self.variables]:
             del os.environ[name]
+        os.environ.update(self.habits or {})
         os.environ.update({"PYTHONPATH": self.python_path} if self.python_path is not None else {})
         os.environ.update({_PLACE: str(place), "PYTHONUNBUFFERED": "1"})
         os.chdir(self.folder)
@@ -164,7 +159,7 @@ class DriverJob:
 
 def request(settings: SlurmLauncherConf) -> SlurmLauncherConf:
     """Return the request of the driver's job. Raises UserError if its partition does not allow the time."""
-    partition = settings.driver_partition or settings.partition or os.environ.get("SBATCH_PARTITION")
+    partition = settings.driver_partition or settings.partition or habits("").get("SBATCH_PARTITION")
     limits: dict[str, float] = {}
     with suppress(SlurmError):  # because sbatch, or the preview, names the problem
         limits = {name: minutes_in(limit) for name, limit in rows(["sinfo", "--noheader", "--format=%P|%l"], 2)}

@@ -8,10 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from omegaconf import DictConfig
+
 from sweeps.files import last_lines, write_whole
 from sweeps.launchers.slurm.listing import ENDED, JobInfo
+from sweeps.launchers.slurm.no_start import advice_on_srun, failed_line, refusal_of_srun
 from sweeps.launchers.slurm.nodes import node_of
 from sweeps.launchers.slurm.request import PRIVATE
+from sweeps.launchers.slurm.script import SET_UP
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Job, Outcome, State
 from sweeps.trial.metrics import SYSTEM_METRICS
@@ -42,10 +46,13 @@ _PROBE_BYTES = 65536  # more than a disk that is full may still accept in the re
 _USAGE = "system/memory_usage_megabytes"
 
 
-def outcome_of_job(info: JobInfo, folder: Path) -> Outcome:
-    """Return the outcome of a job that is over, with its files in `folder`, and its node if that may be at fault."""
-    end = _outcome_without_node(info, folder)
-    is_no_start = end.state is State.REFUSED and not any(folder.glob("slurm/errno.*"))
+def outcome_of_job(info: JobInfo, folder: Path, launcher: DictConfig | None = None) -> Outcome:
+    """Return the outcome of a job that is over, with its files in `folder`, and its node if that may be at fault.
+
+    `launcher` are the settings of its trial, if they are known.
+    """
+    end = _outcome_without_node(info, folder, launcher)
+    is_no_start = end.state is State.REFUSED and not end.request_refused and not any(folder.glob("slurm/errno.*"))
     if info.state in _NODE_FAILED or (is_no_start and not _is_disk_full(folder)):
         failed = info.state in _NODE_FAILED or not (folder / "log").exists()
         return replace(end, node=node_of(info.id), node_failed=failed)
@@ -66,7 +73,7 @@ def _is_disk_full(folder: Path) -> bool:
     return False
 
 
-def _outcome_without_node(info: JobInfo, folder: Path) -> Outcome:
+def _outcome_without_node(info: JobInfo, folder: Path, launcher: DictConfig | None) -> Outcome:
     job = f"SLURM job {info.id}"
     if info.by and info.by != str(os.getuid()):
         user = f"user {info.by}" if info.by.isdecimal() else info.by
@@ -79,8 +86,10 @@ def _outcome_without_node(info: JobInfo, folder: Path) -> Outcome:
     source = f"({job}): {own_lines[-1]}" if own_lines else f"({job})"
     if any(map(_MEMORY.search, lines)):
         return Outcome(State.OUT_OF_MEMORY, f"{ENDED['OUT_OF_MEMORY']} {source}")
-    if refusal := _refusal(folder):
+    if refusal := _refusal(folder, launcher):
         return Outcome(State.REFUSED, f"{refusal} {source}")
+    if info.state == "FAILED" and (refusal := refusal_of_srun(lines)):
+        return Outcome(State.REFUSED, f"{refusal}{advice_on_srun(launcher)} ({job})", request_refused=True)
     if info.state == "COMPLETED":
         state, error = State.FAILED, "its process ended without a result"
     elif task := next(filter(None, map(_TASK_ENDED.search, lines)), None):  # the first, because srun kills the others
@@ -92,23 +101,23 @@ def _outcome_without_node(info: JobInfo, folder: Path) -> Outcome:
     return Outcome(state, f"{error} {source}")
 
 
-def _refusal(folder: Path) -> str:
+def _refusal(folder: Path, launcher: DictConfig | None) -> str:
     """Return why a job could not run, or could not write its outcome; empty without a reason."""
     for file in folder.glob("slurm/errno.*"):
         number = int(file.suffix[1:])
         return str(OSError(number, os.strerror(number), str(folder)))
-    if (folder / "slurm" / "set_up").exists():
+    if (folder / PRIVATE / SET_UP).exists():
         return ""
     if not (folder / "log").exists():  # because SLURM creates the log first, or ends the job with JobLaunchFailure
         return f"its node could not create {folder / 'log'}: its disk may be full, read-only or not mounted"
-    return "it ended before its processes started; a setup line failed"
+    return f"it ended before its processes started; {failed_line(folder / PRIVATE, launcher)}"
 
 
-def outcome_of_attempt(info: JobInfo, attempt: AttemptFolder) -> Outcome:
-    """Return the outcome of a job that ran one attempt."""
-    end = outcome_of_job(info, attempt.path)
+def outcome_of_attempt(info: JobInfo, attempt: AttemptFolder, launcher: DictConfig | None = None) -> Outcome:
+    """Return the outcome of a job that ran one attempt, with these settings of its trial."""
+    end = outcome_of_job(info, attempt.path, launcher)
     if end.state is State.REFUSED and attempt.began() is not None:  # because it could not write its own outcome
-        return replace(end, state=State.LOST)
+        return replace(end, state=State.LOST, request_refused=False)
     failure = first_failure(attempt)
     if failure and end.state in (State.FAILED, State.LOST):
         return Outcome(failure.state, f"{failure.error} (SLURM job {info.id})")

@@ -49,11 +49,14 @@ def module_lines(settings: SlurmLauncherConf, private: str) -> list[str]:
     if not settings.modules:
         return []
     log = f"{private}/modules"
+    failed = f"{{ cat {log} | {_FIRST_PARAGRAPH}; echo; exit 1; }}"
     return [
         f"command -v module >/dev/null || {{ set +e; {_PROFILE}; set -e; }}",
+        'sweepyard_at="module purge"',
         "module purge",
-        f'load() {{ module load "$1" 2>{log} || {{ cat {log} | {_FIRST_PARAGRAPH}; echo; exit 1; }}; cat {log}; }}',
+        f'load() {{ sweepyard_at="module load $1"; module load "$1" 2>{log} || {failed}; cat {log}; }}',
         *(f"load {shlex.quote(name)}" for name in settings.modules),
+        "sweepyard_at=",
     ]
 
 

@@ -16,7 +16,8 @@ from sweeps.launchers.slurm.lengths import Lengths
 from sweeps.launchers.slurm.listing import ENDED, JobInfo, Listing
 from sweeps.launchers.slurm.nodes import AvoidedNodes
 from sweeps.launchers.slurm.queue import SlurmError, Ticket, by_array, cancel, name_of, squeue, write_job_id
-from sweeps.launchers.slurm.request import PRIVATE, SETUP, parameters
+from sweeps.launchers.slurm.request import PRIVATE, parameters
+from sweeps.launchers.slurm.script import SETUP
 from sweeps.launchers.slurm.submit import BusyError, UnansweredError, submit, write_setup
 from sweeps.launchers.slurm.watcher import FollowedJob, Watcher
 from sweeps.settings import SlurmLauncherConf

@@ -146,7 +146,7 @@ class JobTrials:
             elif sent.outcome_at and time.monotonic() > max(sent.outcome_at + _STRAGGLE_S, sent.cancel_at or 0):
                 self._slurm.cancel([sent])  # because a hung rank blocks all nodes of the job
             elif info and not sent.never_was:
-                self._end(job, sent, outcome_of_attempt(info, job.attempt_folder))
+                self._end(job, sent, outcome_of_attempt(info, job.attempt_folder, job.config.hydra.launcher))
             elif info and sent.array:
                 self._forget(sent)
                 self._collected.add(job, read(job.config.hydra.launcher, SlurmLauncherConf))

@@ -4,6 +4,8 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from sweeps.launchers.slurm import shell
+
 _MOST, _LARGEST_SHARE = 10, 0.25  # of the nodes; if more are bad, the fault is elsewhere
 _TIMEOUT_S = 5  # because the driver waits for the answer
 
@@ -59,7 +61,13 @@ def _answer(*command: str) -> str:
     """Return the output of a command of SLURM; "" if it fails, because no trial depends on it."""
     try:
         return subprocess.run(
-            command, capture_output=True, text=True, errors="replace", check=False, timeout=_TIMEOUT_S
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=_TIMEOUT_S,
+            env=shell.for_queries(),
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return ""

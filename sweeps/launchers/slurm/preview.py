@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from submitit.slurm.slurm import _make_sbatch_string
 
 from sweeps.errors import UserError
+from sweeps.launchers.slurm import shell
 from sweeps.launchers.slurm.limits import minutes_in
 from sweeps.launchers.slurm.queue import with_hint
 from sweeps.launchers.slurm.request import parameters
@@ -46,6 +47,7 @@ def preview(study: Path, launchers: Sequence[DictConfig], driver: Mapping[str, A
         yield f"{title}:"
         yield from (f"    {line}" for line in _options(script, launcher))
         yield from (f"    {line}" for line in (() if options is driver else _environment(launcher)))
+        yield from (f"    {line}" for line in shell.describe(script))
         answer, is_refusal = _ask(script, options["time"])
         yield f"    {answer}"
         refusals += [f"{title}: {answer}"] if is_refusal else []
@@ -87,7 +89,7 @@ def _from_environment(typed: Any, resolved: Any) -> Iterator[tuple[str, str]]:
 def _ask(script: str, timeout_min: int) -> tuple[str, bool]:
     """Return SLURM's answer about a script, and whether it is a refusal."""
     try:
-        done = _run(sbatch("--test-only"), script)
+        done = _run(sbatch("--test-only", script), script)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"SLURM cannot be asked: {error}", False
     message = "; ".join(done.stderr.replace("sbatch: error: ", "").replace("sbatch: ", "").strip().splitlines())
@@ -111,5 +113,12 @@ def _limit_of(partition: str) -> str:
 
 def _run(command: list[str], script: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, input=script, capture_output=True, text=True, errors="replace", check=False, timeout=_TIMEOUT_S
+        command,
+        input=script,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        timeout=_TIMEOUT_S,
+        env=shell.for_queries(),
     )

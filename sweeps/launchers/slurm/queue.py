@@ -7,6 +7,7 @@ The files by which the driver and a job find each other, in the folder of the at
     slurm/call.pkl    the function that the job runs; slurm/ is private to its owner       (driver)
     slurm/setup.sh      the lines of `setup`, of mode 0600, until the job has read them   (driver)
     slurm/set_up      created when every line of `setup` has succeeded                     (job)
+    slurm/set_up_failed   the status and the place of the command that failed before       (job)
     slurm/errno.<n>   the disk error that ended the job, because its log may be on that disk   (job)
     slurm/*.sh        the batch script from submitit                                       (driver)
 """
@@ -24,6 +25,7 @@ from pathlib import Path
 
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, read_json, write_whole
+from sweeps.launchers.slurm import shell
 from sweeps.launchers.slurm.listing import ENDED, JobInfo, Listing
 
 _SQUEUE = ["squeue", "--me", "--array", "--noheader", "--states=all", "--format=%i|%T|%r|%j"]
@@ -248,7 +250,7 @@ def with_hint(error: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    return {**os.environ, "SLURM_BITSTR_LEN": "0"}  # because SLURM shortens the indices of an array's elements
+    return {**shell.for_queries(), "SLURM_BITSTR_LEN": "0"}  # because SLURM shortens the indices of an array's elements
 
 
 def answer(command: list[str]) -> str:

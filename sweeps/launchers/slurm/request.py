@@ -12,13 +12,13 @@ from sweeps.errors import UserError
 from sweeps.launchers.gpus import gpus_on_node
 from sweeps.launchers.slurm import environment
 from sweeps.launchers.slurm.queue import ELEMENTS, name_of
+from sweeps.launchers.slurm.script import lines_before_srun
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial import copies
 from sweeps.trial.job import Request
 
 WARNING = signal.SIGUSR1  # signal before the time limit
 PRIVATE = "slurm"  # the job's folder of mode 0700, in the folder of its attempt or worker
-SETUP = "setup.sh"  # the setup lines, which may contain secrets of the environment; removed when they are read
 _IGNORE_SIGNALS = f'trap "" {WARNING.name} TERM'  # until Python has its handlers
 _MEM_GB = 4.0
 _UNITS = {"K": 2**-20, "": 2**-10, "M": 2**-10, "G": 1.0, "T": 1024.0}
@@ -69,8 +69,9 @@ def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1, array
     """
     gpus, private = _gpus_per_node(settings), f"{place_of(folder, array)}/{PRIVATE}"
     log = str(folder / (f"{ELEMENTS}/%a/log" if array else "log"))
+    resources = _resources(folder, settings, trials)
     return {
-        **_resources(folder, settings, trials),
+        **resources,
         "stderr_to_stdout": True,
         "srun_args": [
             *_step_options(settings, log, trials),
@@ -78,7 +79,7 @@ def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1, array
             *(settings.srun_args or []),
             *environment.python_command(settings, folder, gpus > 0, _IGNORE_SIGNALS),
         ],
-        "setup": _setup_lines(settings, private),
+        "setup": lines_before_srun(settings, private, {**resources, **settings.additional_parameters}),
         "additional_parameters": {
             # not through submitit, because it warns about GPUs counted by node
             **({"cpus-per-gpu": settings.cpus_per_gpu} if gpus and settings.cpus_per_gpu else {}),
@@ -127,22 +128,6 @@ def _step_options(settings: SlurmLauncherConf, log: str, trials: int) -> list[st
     if cpus := _cpus_per_task(settings, trials):
         options += [f"--cpus-per-task={cpus}"]  # because since SLURM 22.05 a step does not inherit the option
     return options
-
-
-def _setup_lines(settings: SlurmLauncherConf, private: str) -> list[str]:
-    """Return the lines of the batch script before srun."""
-    setup = f"{private}/{SETUP}"
-    return [
-        "set -e",
-        *(["unset SLURM_CLUSTERS"] if settings.clusters else []),  # of the driver
-        "export SWEEPYARD_JOB_START=$(date +%s.%N)",
-        *environment.module_lines(settings, private),
-        # because another user may have replaced a folder of a study that several users write to
-        *([f"[ -O {setup} ]", f". {setup}", f"rm {setup}"] if settings.setup else []),
-        *environment.path_lines(settings),
-        *environment.container_lines(settings),
-        f"touch {private}/set_up",
-    ]
 
 
 def _mem_gb(settings: SlurmLauncherConf) -> float | None:

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from sweeps.errors import UserError
 from sweeps.files import make_private, write_whole
-from sweeps.launchers.slurm import environment
+from sweeps.launchers.slurm import environment, shell
 from sweeps.launchers.slurm.queue import with_hint, write_job_id
-from sweeps.launchers.slurm.request import PRIVATE, SETUP, place_of
+from sweeps.launchers.slurm.request import PRIVATE, place_of
+from sweeps.launchers.slurm.script import SETUP, setup_text
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial import copies
 from sweeps.trial.job import Outcome, State
@@ -42,7 +43,6 @@ _SETTINGS = {
     "memory specification": "mem_gb",
 }
 """Settings by words of sbatch's refusals."""
-JOB_PREFIXES = ("SLURM_", "SBATCH_", "PMI")
 _PYTHON = "from sweeps.launchers.slurm.in_job import main; main()"  # not -m, because calls are pickled by module name
 # because functions of the app are pickled as byte code, which differs between versions of Python
 _CHECK_VERSION = """import sys
@@ -52,13 +52,19 @@ if sys.version_info[:2] != {version}:
 
 
 class RefusedError(Exception):
-    """SLURM will never accept this job; the text is its error."""
+    """SLURM will never accept this job; the text is its error, `habits` the variables of the shell that it obeys."""
+
+    def __init__(self, error: str, habits: Collection[str] = ()) -> None:
+        super().__init__(error)
+        self.habits = habits
 
     @property
     def outcome(self) -> Outcome:
         """Return the outcome of a trial whose job was refused, with the settings that SLURM's words are about."""
         names = [name for words, name in _SETTINGS.items() if words in str(self).lower()]
+        habits = [f"{variable}={os.environ[variable]}" for variable in self.habits if shell.HABITS[variable] in names]
         advice = f". Change hydra.launcher.{' or hydra.launcher.'.join(names)}" if names else ""
+        advice += f", because of {' and '.join(habits)} in your shell" if habits else ""
         return Outcome(State.REFUSED, f"SLURM refused the job: {str(self).rstrip('.')}{advice}", request_refused=True)
 
 
@@ -90,7 +96,7 @@ def write_setup(folder: Path, lines: Sequence[str] | None) -> None:
     """Write the lines of `setup`, which may contain secrets, for the job with its files in `folder`. Raises OSError."""
     if lines:
         (folder / PRIVATE / SETUP).touch(mode=0o600)
-        (folder / PRIVATE / SETUP).write_text("".join(f"{line}\n" for line in lines))
+        (folder / PRIVATE / SETUP).write_text(setup_text(lines))
 
 
 def submit(folder: Path, requested: Mapping[str, Any]) -> str:
@@ -121,28 +127,33 @@ def submit(folder: Path, requested: Mapping[str, Any]) -> str:
             raise UnansweredError(with_hint(message or f"sbatch ended with {code}")) from error
         if _BUSY.search(message):
             raise BusyError(with_hint(message)) from error
-        raise RefusedError(with_hint(message.replace("\n", "; "))) from error
+        habits = shell.habits(executor.script)
+        raise RefusedError(with_hint(message.replace("\n", "; ")), habits) from error
     except (FailedSubmissionError, OSError) as error:  # which may follow a successful submission
         raise UnansweredError(str(error)) from error
     return job_id
 
 
 class _Executor(submitit.SlurmExecutor):
+    script = ""  # the newest batch script
+
     def _make_submission_file_text(self, command: str, uid: str) -> str:
         text = super()._make_submission_file_text(command, uid)
         has_ranks = "--label" in self.parameters.get("srun_args", ())
         # because an unbuffered srun would label each piece of 1 kB, and cut the lines of ranks
-        return text.replace("srun --unbuffered ", "srun ") if has_ranks else text
+        self.script = text.replace("srun --unbuffered ", "srun ") if has_ranks else text
+        return self.script
 
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
-        return sbatch(str(submission_file_path))
+        return sbatch(str(submission_file_path), self.script)
 
 
-def sbatch(argument: str) -> list[str]:
-    """Return the command that submits a job, or with `--test-only` tests the script on its standard input."""
-    # Without the variables of the driver's own job, because sbatch would apply them to the new job.
-    names = [name for name in os.environ if name.startswith(JOB_PREFIXES) and "SLURM_JOB_ID" in os.environ]
-    unset = [f"--unset={name}" for name in names if name != "SLURM_CONF"]
+def sbatch(argument: str, script: str) -> list[str]:
+    """Return the command that submits a job, or with `--test-only` tests the script on its standard input.
+
+    `script` is the text of the batch script, whose options win over variables of the shell.
+    """
+    unset = [f"--unset={name}" for name in shell.left_out(script)]
     return ["env", *unset, "timeout", "--kill-after=1", str(_TIMEOUT_S), "sbatch", argument]
 
 

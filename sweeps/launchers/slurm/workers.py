@@ -209,7 +209,9 @@ class WorkerTrials:
             worker.cancel_at = None  # because it started before the cancellation
         if info is None:
             return
-        end = outcome_of_job(info, worker.folder)
+        of_pool = [trial.job for trial in self.trials.values() if trial.pool == pool]
+        launcher = of_pool[0].config.hydra.launcher if of_pool else None
+        end = outcome_of_job(info, worker.folder, launcher)
         claimed_jobs = [trial.job for trial in self.trials.values() if (claimed / trial.file.name).exists()]
         for number, outcome in outcomes_in_worker(info, end, claimed_jobs):
             self._end(self.trials[number], outcome)
@@ -222,8 +224,9 @@ class WorkerTrials:
             self._slurm.pause(f"a worker never started: {end.error}")
             return
         self._failed_starts[pool] += 1
-        if self._failed_starts[pool] >= _MAX_FAILED_STARTS:
-            self._refuse(pool, Outcome(State.REFUSED, f"its workers never started: {end.error}"))
+        if end.request_refused or self._failed_starts[pool] >= _MAX_FAILED_STARTS:
+            error = f"its workers never started: {end.error}"
+            self._refuse(pool, Outcome(State.REFUSED, error, request_refused=end.request_refused))
 
     def _refuse(self, pool: Path, end: Outcome) -> None:
         self._remove_queued([trial for trial in self.trials.values() if trial.pool == pool], end)
