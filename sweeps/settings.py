@@ -14,6 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.errors import UserError
 from sweeps.foreign_names import OfJoblib, OfSubmitit, foreign_names, own_names
+from sweeps.slurm_options import options_of_sbatch, options_of_srun
 from sweeps.sweeper_settings import CHOSEN, SweeperConf, at_least
 
 __all__ = ["FOREIGN_NAMES", "LocalLauncherConf", "SlurmLauncherConf", "SweeperConf", "read", "suggest_setting"]
@@ -22,6 +23,8 @@ Settings = TypeVar("Settings", "SweeperConf", "LocalLauncherConf", "SlurmLaunche
 FOREIGN_NAMES = {"time": "timeout_min", "gpus": "gpus_per_node", "cpus": "cpus_per_task", "name": "study_name"}
 FOREIGN_NAMES |= {"memory": "mem_gb", "n_workers": "n_jobs", "bayes": "gp", "bayesian": "gp"}
 """Names that other tools have for our settings and samplers, and that difflib does not match."""
+
+_LEAST_GB = 0.001  # because sbatch takes whole megabytes
 
 SINGLE_RUN_SETTINGS = ("objective", "direction", "tracking", "tracking_uri", "tracking_required", "experiment")
 """The sweeper's settings that a single run, without -m, uses."""
@@ -159,8 +162,8 @@ class SlurmLauncherConf(OfSubmitit):
     """Number of GPUs for each task, as --gpus-per-task."""
     gres: str | None = None
     """Generic resources, as --gres: gpu:2. A kind of GPU or MIG slice, as in gpu:a100, is counted by gpus_per_node."""
-    mem_gb: float | None = at_least(0.001, None)
-    """Memory on each node, in GB. Null: 4, or as requested by mem_per_cpu or mem_per_gpu."""
+    mem_gb: float | None = at_least(0, None)
+    """Memory on each node, in GB. Null: 4, or as requested by mem_per_cpu or mem_per_gpu. 0: all memory of the node."""
     mem_per_cpu: str | None = None
     """Memory for each CPU core, in SLURM's notation: 4G."""
     mem_per_gpu: str | None = None
@@ -191,10 +194,11 @@ class SlurmLauncherConf(OfSubmitit):
     """Files and folders to copy to the node's disk ($SLURM_TMPDIR, $TMPDIR or /tmp), once for each node and job."""
     clusters: str | None = None
     """Cluster to submit to, as --clusters, at sites with several clusters. Null: the cluster of this machine."""
-    srun_args: list[str] | None = None
-    """Further options of srun."""
+    srun_args: Any = None
+    """Further options of srun: a list, or one text."""
     additional_parameters: dict[str, Any] = field(default_factory=dict)
-    """Further options of sbatch, by their long names: {reservation: course}."""
+    """Further options of sbatch, by their long names: {reservation: course, spread-job: true}. false or null: not that
+    option. A list becomes one text with commas."""
     array: str = "auto"
     """Job arrays: auto sends trials of a grid that request the same, and their workers, as arrays, never sends each job
     alone, always also sends a single trial or worker as an array."""
@@ -275,7 +279,8 @@ class SlurmLauncherConf(OfSubmitit):
             raise ValueError(f"{problem}.\nRemove hydra.launcher.detach=true")
         if self.array not in ("auto", "never", "always"):
             raise ValueError(f"hydra.launcher.array={self.array}: unknown.\nChoose auto, never or always")
-        for name in self.additional_parameters:
-            if name.replace("_", "-") in {"array", "error", "job-name", "no-requeue", "output", "requeue", "signal"}:
-                setting = f"hydra.launcher.additional_parameters.{name}"
-                raise ValueError(f"{setting}: the launcher sets this option.\nRemove {setting}")
+        if self.mem_gb is not None and 0 < self.mem_gb < _LEAST_GB:
+            problem = f"hydra.launcher.mem_gb={self.mem_gb:g}: it must be {_LEAST_GB} or more"
+            raise ValueError(f"{problem}.\nFor all memory of the node, type hydra.launcher.mem_gb=0")
+        self.srun_args = options_of_srun(self.srun_args)
+        self.additional_parameters = options_of_sbatch(self.additional_parameters)

@@ -21,6 +21,7 @@ BASE = (
     "looks",
     *_HYDRA,
     "settings",
+    "slurm_options",
     "sweeper_settings",
     "foreign_names",
     "signals",

@@ -13,13 +13,14 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.hydra_functions import FUNCTIONS, ZIP
 from sweeps.record.followed import source
 from sweeps.record.plain import content
-from sweeps.settings import FOREIGN_NAMES, suggest_setting
+from sweeps.settings import FOREIGN_NAMES, SlurmLauncherConf, suggest_setting
 
 CONDITIONS = "hydra.sweeper.conditional_params"
 _GRAMMAR = (
     "Type key=value, or with -m key=a,b or 'key=interval(0.1, 1)'; other letters need quotes, as in 'key=\"é\"'. "
     "All keys are in --help"
 )
+_OF_ANOTHER_LAUNCHER = re.compile(r"In '([^']+)': \w+ raised while composing.*\nKey '(\w+)' not in '\w*LauncherConf'")
 _NO_SUCH_CHOICE = re.compile(r"Could not find '(.*)'\s+Available options in '(.*)':\n([^:]*)\nConfig search path")
 _NOTES = ("full_key: ", "object_type=", "reference_type=")  # lines that OmegaConf adds below its message
 _MOST_LETTERS = 600
@@ -57,7 +58,7 @@ def explain(error: Exception, config: DictConfig, typed: Sequence[str] = ()) -> 
         return f"{word}: {lines[1]}{_advise_list(word) or _advise_type(word, lines[1])}"
     if lines[0].startswith("Sweeping over Hydra's configuration"):
         return _explain_hydra_sweep(lines[0].split("'", 2)[2].strip(" :'"))
-    return _explain_choice(lines) or _shorten(error, lines, config)
+    return _explain_launcher(lines) or _explain_choice(lines) or _shorten(error, lines, config)
 
 
 def _explain_unreadable(error: OverrideParseException, config: DictConfig) -> str:
@@ -137,6 +138,17 @@ def _explain_hydra_sweep(typed: str) -> str:
     return f"{typed}: all trials share a setting of Hydra.\n{advice}"
 
 
+def _explain_launcher(lines: list[str]) -> str:
+    """Return that a file has a setting of the SLURM launcher, and another launcher is chosen; empty if none has."""
+    match = _OF_ANOTHER_LAUNCHER.search("\n".join(lines))
+    if match is None or match[2] not in SlurmLauncherConf.__dataclass_fields__:
+        return ""
+    group, _, name = match[1].rpartition("/")
+    choice = f"{group}={name}" if group else f"{name}.yaml"
+    problem = f"{choice}: hydra.launcher.{match[2]} is a setting of hydra/launcher=slurm, and another one is chosen"
+    return f"{problem}.\nType hydra/launcher=slurm too, or remove {choice if group else f'it from {choice}'}"
+
+
 def _explain_choice(lines: list[str]) -> str:
     """Return the problem with the choice of a group: it does not exist, or there are several; empty if neither."""
     if match := _NO_SUCH_CHOICE.search("\n".join(lines)):
@@ -168,6 +180,8 @@ def _shorten(error: Exception, lines: list[str], config: DictConfig) -> str:
 def _advise_list(typed: str) -> str:
     """Return how to type a list of texts or points; empty for other settings."""
     key = typed.partition("=")[0]
+    if key == "hydra.launcher.additional_parameters":
+        return f"\nType each option alone, as in +{key}.reservation=course"
     items, example = _LISTS.get(key, ("", ""))
     return f"\nType a list of {items}, as in {shlex.quote(f'{key}={example}')}" if items else ""
 

@@ -58,7 +58,8 @@ class Watchers:
     def avoid_bad_nodes(self, study: StudySnapshot, ended: Outcome | None = None) -> None:
         """Let the launcher avoid the nodes that failed; after an outcome, only if its node may be at fault."""
         if ended is None or (ended.node and (ended.node_failed or ended.state is State.REFUSED)):
-            self.launcher.avoid(find_bad_nodes(outcome for trial in study.rows for outcome in trial.attempts))
+            outcomes = [outcome for trial in study.rows for outcome in trial.attempts]
+            self.launcher.avoid(find_bad_nodes(outcomes, unproven=True))
 
     def show_outcome(self, trial: TrialRecord, study: StudySnapshot) -> None:
         """Print the outcome of an ended trial, and track it."""

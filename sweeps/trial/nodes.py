@@ -8,19 +8,26 @@ from sweeps.trial.job import Outcome, State
 _MOST_FAILED_STARTS = 2
 
 
-def find_bad_nodes(outcomes: Iterable[Outcome]) -> dict[str, str]:
+UNPROVEN = "and the setup lines have run on no other node"
+"""The end of the reason to avoid a node that may not be at fault."""
+
+
+def find_bad_nodes(outcomes: Iterable[Outcome], unproven: bool = False) -> dict[str, str]:
     """Return why each node that failed, or on which two trials could not begin, is bad.
 
-    If a setup line fails on a node, the node is at fault if a trial has begun on another node, or while the line has
-    failed on no other node.
+    If a setup line fails on a node, the node is at fault if a trial has begun on another node. With `unproven`, the
+    only node on which the line has run is one to avoid, too, because another node then shows which of both is wrong.
     """
     outcomes = [outcome for outcome in outcomes if outcome.node]
     good = {outcome.node for outcome in outcomes if outcome.started_at}
     refusals = [outcome for outcome in outcomes if outcome.state is State.REFUSED and not outcome.started_at]
     refusing = {outcome.node for outcome in refusals if not outcome.node_failed}
     bad = {o.node: "failed while it had a trial" for o in outcomes if o.node_failed and o.state is not State.REFUSED}
-    counts = Counter(o.node for o in refusals if o.node_failed or good - {o.node} or refusing == {o.node})
+    counts = Counter(outcome.node for outcome in refusals)
+    proven = Counter(outcome.node for outcome in refusals if outcome.node_failed or good - {outcome.node})
     for node, count in counts.items():
-        if count >= _MOST_FAILED_STARTS:
-            bad.setdefault(node, f"could not begin {count} trials")
+        if proven[node] >= _MOST_FAILED_STARTS:
+            bad.setdefault(node, f"could not begin {proven[node]} trials")
+        elif unproven and count >= _MOST_FAILED_STARTS and refusing == {node}:
+            bad.setdefault(node, f"could not begin {count} trials, {UNPROVEN}")
     return bad

@@ -3,7 +3,7 @@
 import pytest
 
 from sweeps.trial.job import Outcome, State
-from sweeps.trial.nodes import find_bad_nodes
+from sweeps.trial.nodes import UNPROVEN, find_bad_nodes
 
 
 def begun(node: str) -> Outcome:
@@ -29,11 +29,24 @@ def refused(node: str, failed: bool = False) -> Outcome:
         ([refused("a", failed=True)] * 2, ["a"]),
         ([refused("a", failed=True), refused("b", failed=True)], []),
         ([begun("b"), *[refused("a")] * 2], ["a"]),
-        ([begun("a"), *[refused("a")] * 2], ["a"]),  # a setup line that has failed nowhere else
-        ([refused("a")] * 2, ["a"]),
+        ([begun("a"), *[refused("a")] * 2], []),  # a setup line that has run nowhere else
+        ([refused("a")] * 2, []),
         ([*[refused("a")] * 2, *[refused("b")] * 2], []),  # a setup line that works nowhere
         ([*[refused("a")] * 2, *[refused("b")] * 2, begun("c")], ["a", "b"]),
     ],
 )
 def test_bad_nodes_are_derived_from_all_attempts(outcomes: list[Outcome], bad: list[str]) -> None:
     assert sorted(find_bad_nodes(outcomes)) == bad
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "reason"),
+    [
+        ([refused("a")], None),
+        ([refused("a")] * 2, f"could not begin 2 trials, {UNPROVEN}"),
+        ([begun("b"), *[refused("a")] * 2], "could not begin 2 trials"),
+        ([refused("b"), *[refused("a")] * 2], None),
+    ],
+)
+def test_only_node_so_far_is_avoided_without_proof(outcomes: list[Outcome], reason: str | None) -> None:
+    assert find_bad_nodes(outcomes, unproven=True).get("a") == reason

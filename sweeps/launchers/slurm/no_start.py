@@ -37,7 +37,10 @@ def refusal_of_srun(lines: Sequence[str]) -> str:
 def advice_on_srun(launcher: DictConfig | None) -> str:
     """Return which setting to change, if options of srun were typed."""
     typed = OmegaConf.select(launcher, "srun_args") if launcher is not None else None
-    return f". Change hydra.launcher.srun_args=[{','.join(map(str, typed))}]" if typed else ""
+    if not typed:
+        return ""
+    text = typed if isinstance(typed, str) else f"[{','.join(map(str, typed))}]"
+    return f". Change hydra.launcher.srun_args={text}"
 
 
 def failed_line(private: Path, launcher: DictConfig | None) -> str:

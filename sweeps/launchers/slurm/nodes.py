@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sweeps.launchers.slurm import shell
+from sweeps.trial.nodes import UNPROVEN
 
 _MOST, _LARGEST_SHARE = 10, 0.25  # of the nodes; if more are bad, the fault is elsewhere
 _TIMEOUT_S = 5  # because the driver waits for the answer
@@ -34,7 +35,9 @@ class AvoidedNodes:
             self.note = "; ".join(f"node {node} is excluded: it {reason}" for node, reason in bad.items())
         else:
             self._excluded = []
-            self.note = f"bad nodes: {', '.join(bad)}. None is excluded, because {len(bad)} of {total} are too many"
+            proven = [node for node, reason in bad.items() if not reason.endswith(UNPROVEN)]
+            too_many = f"None is excluded, because {len(bad)} of {total} are too many"
+            self.note = f"bad nodes: {', '.join(proven)}. {too_many}" if proven else ""
         if ids := ",".join(pending):
             _answer("scontrol", "update", f"JobId={ids}", f"ExcNodeList={self._merge(self._typed)}")
 

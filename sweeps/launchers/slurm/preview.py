@@ -66,7 +66,8 @@ def _options(script: str, launcher: DictConfig) -> Iterator[str]:
     for line in script.splitlines():
         if line.startswith("#SBATCH ") and not _OWN.match(line):
             option, equals, value = line.partition("=")
-            yield f"{option}{equals}{references.get(value, value)}"
+            note = "  (all memory of the node)" if (option, value) == ("#SBATCH --mem", "0") else ""
+            yield f"{option}{equals}{references.get(value, value)}{note}"
 
 
 def _environment(launcher: DictConfig) -> Iterator[str]:

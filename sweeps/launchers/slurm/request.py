@@ -36,15 +36,15 @@ def request(settings: SlurmLauncherConf) -> Request:
     if gpus and settings.cpus_per_gpu:
         cores = math.ceil(gpus * settings.cpus_per_gpu)
     names = ["mem_gb", "mem_per_cpu", *(["mem_per_gpu"] if gpus else [])]
-    if len(amounts := [(name, amount) for name in names if (amount := getattr(settings, name))]) > 1:
+    if len(amounts := [(name, amount) for name in names if (amount := getattr(settings, name)) is not None]) > 1:
         (name, amount), (other, its_amount) = amounts[:2]
         problem = f"hydra.launcher.{name}={amount:g}" if name == "mem_gb" else f"hydra.launcher.{name}={amount}"
         problem += f" and {other}={its_amount} conflict: a job has one amount of memory."
         raise UserError(f"{problem}\nType hydra.launcher.{name}=null or hydra.launcher.{other}=null")
     if gpus and settings.mem_per_gpu:
-        memory: float | None = gpus * _gigabytes(settings.mem_per_gpu)
+        memory: float | None = gpus * _gigabytes(settings.mem_per_gpu) or None
     elif settings.mem_per_cpu:
-        memory = (cores or tasks) * _gigabytes(settings.mem_per_cpu)
+        memory = (cores or tasks) * _gigabytes(settings.mem_per_cpu) or None
     else:
         memory = (_mem_gb(settings) or 0) * settings.nodes or None
     return Request(gpus, cores, memory, settings.timeout_min, settings.nodes, tasks, settings.co2_g_per_kwh)
@@ -107,7 +107,7 @@ def _resources(folder: Path, settings: SlurmLauncherConf, trials: int) -> dict[s
         "gpus_per_node": None if counted_by_gres else (settings.gpus_per_node or 0) * gpu_factor or None,
         "gpus_per_task": (settings.gpus_per_task or 0) * gpu_factor or None,
         "gres": ",".join(gres) or None,
-        "mem": mem_gb and f"{round(mem_gb * trials * 1024)}MB",
+        "mem": None if mem_gb is None else _megabytes(mem_gb * trials),
         "mem_per_gpu": settings.mem_per_gpu if _gpus_per_node(settings) else None,
     }
     return {key: value for key, value in requested.items() if value is not None}
@@ -134,7 +134,14 @@ def _mem_gb(settings: SlurmLauncherConf) -> float | None:
     """Return the memory on each node in GB; None if another setting requests the memory."""
     by_gpu = settings.mem_per_gpu and _gpus_per_node(settings)
     elsewhere = any(name.startswith("mem") for name in settings.additional_parameters)
-    return settings.mem_gb or (None if by_gpu or settings.mem_per_cpu or elsewhere else _MEM_GB)
+    if settings.mem_gb is not None:
+        return settings.mem_gb
+    return None if by_gpu or settings.mem_per_cpu or elsewhere else _MEM_GB
+
+
+def _megabytes(memory_gb: float) -> str:
+    """Return an amount for --mem; 0 requests all memory of the node."""
+    return f"{round(memory_gb * 1024)}MB" if memory_gb else "0"
 
 
 def _gpus_per_node(settings: SlurmLauncherConf) -> int:

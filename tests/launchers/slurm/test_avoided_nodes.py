@@ -11,6 +11,7 @@ from sweeps.launchers.slurm.launcher import SlurmTrials
 from sweeps.launchers.slurm.nodes import AvoidedNodes, node_of
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import Job
+from sweeps.trial.nodes import UNPROVEN
 from tests.launchers.launcher_contract import exits
 
 FAILED = "failed while it had a trial"
@@ -52,6 +53,12 @@ def test_too_many_bad_nodes_are_not_excluded(
     nodes = avoided(scripted_slurm, total, *(f"n{i}" for i in range(count)))
     assert (excluded(nodes) is None) == is_too_many
     assert nodes.note.endswith(f"None is excluded, because {count} of {total} are too many") == is_too_many
+
+
+def test_node_that_may_not_be_at_fault_is_not_called_bad(scripted_slurm: ScriptedSlurm) -> None:
+    nodes = avoided(scripted_slurm, 2)
+    nodes.update({"n1": f"could not begin 2 trials, {UNPROVEN}"}, [])
+    assert (excluded(nodes), nodes.note) == (None, "")
 
 
 def test_nodes_are_included_again_once_too_many_are_bad(scripted_slurm: ScriptedSlurm) -> None:

@@ -107,7 +107,7 @@ def test_drivers_have_the_environment_of_the_terminal(
     assert job.value.args == (WORDS,)
     assert not {"SLURM_JOB_ID", "SLURM_NTASKS"} & {*os.environ}
     assert (os.environ["SBATCH_PARTITION"], os.environ["PYTHONPATH"]) == ("long", "mine")
-    assert "SBATCH_PARTITION=long" in slurm.lines("environment")
+    assert "#SBATCH --partition=long" in (slurm.folder / "script").read_text()
     assert DriverJob(study, SETTINGS).is_here
     assert "SWEEPYARD_DRIVER" not in os.environ
 
