@@ -35,7 +35,7 @@ def end_of(attempt: AttemptFolder, *log: str, **settings: object) -> tuple[State
         (["a line of setup without an endsrun: error: Invalid --time specification"], "Invalid --time specification"),
     ],
 )
-def test_refusal_of_srun_is_told(attempt: AttemptFolder, log: list[str], problem: str) -> None:  # noqa: F811
+def test_refusal_of_srun_has_its_words(attempt: AttemptFolder, log: list[str], problem: str) -> None:  # noqa: F811
     state, request_refused, error = end_of(attempt, "hello", *log, srun_args=None)
     assert (state, request_refused) == (State.REFUSED, True), error
     assert "srun refused to start it" in error and problem in error and "srun_args" not in error

@@ -73,25 +73,23 @@ def test_failed_module_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "kept"),
+    ("line", "others"),
     [
         ("export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK", {}),
         ("export SLURM_NTASKS=9 SLURM_MEM_PER_CPU=3 SLURM_MEM_PER_GPU=3", {}),
-        (
-            "export SLURM_EXPORT_ENV=NONE SLURM_CPU_BIND=map_cpu:9 SLURM_HINT=x SLURM_MPI_TYPE=x SLURM_DISTRIBUTION=x",
-            {},
-        ),
+        ("export SLURM_EXPORT_ENV=NONE SLURM_CPU_BIND=map_cpu:9 SLURM_HINT=x", {}),
+        ("export SLURM_MPI_TYPE=x SLURM_DISTRIBUTION=x", {}),
         ("unset SLURM_NTASKS", {}),
         ("export SLURM_TMPDIR=/x SLURM_CONF=/y MINE=z", {"SLURM_TMPDIR": "/x", "SLURM_CONF": "/y", "MINE": "z"}),
     ],
 )
-def test_srun_has_the_variables_of_the_job(tmp_path: Path, line: str, kept: dict[str, str]) -> None:
+def test_srun_has_the_variables_of_the_job(tmp_path: Path, line: str, others: dict[str, str]) -> None:
     _, srun, _ = run(tmp_path, [line])
-    of_slurm = {name: value for name, value in srun.items() if name.startswith(("SLURM_", "SRUN_")) or name in kept}
-    assert of_slurm == OF_THE_JOB | kept
+    of_slurm = {name: value for name, value in srun.items() if name.startswith(("SLURM_", "SRUN_")) or name in others}
+    assert of_slurm == OF_THE_JOB | others
 
 
-def test_secret_of_a_setup_line_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_hides_the_secret_of_a_setup_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRECIOUS", "open sesame")
     (tmp_path / "set_up_failed").write_text("1\n2\n")
     message = failed_line(tmp_path, DictConfig({"setup": ["use ${oc.env:PRECIOUS}"]}))
