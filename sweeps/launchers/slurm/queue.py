@@ -203,7 +203,8 @@ def living_jobs(study: Path, unfinished: Iterable[Path]) -> list[JobInfo]:
     jobs = squeue()
     tickets = [read_ticket(folder.parent) for folder in folders]
     matches = [jobs.find(ticket.name, ticket.id) for ticket in tickets]
-    return list(dict.fromkeys(info for info in matches if info and info.state not in ENDED))
+    ids = {info.id for info in matches if info and info.state not in ENDED}
+    return [info for info in jobs.by_id.values() if info.id in ids]  # in SLURM's order
 
 
 def jobs_of_attempts(study: Path, attempts: Mapping[int, Path]) -> dict[int, str]:

@@ -88,7 +88,9 @@ def test_trials_have_their_modules(folder: Path, make_job: Callable[..., Job], t
     assert trials.submit(job)
     ((_, end),) = trials.poll(60)
     assert end.state is State.REFUSED
-    assert end.error.startswith("it ended before its processes started; a setup line failed (SLURM job")
+    assert end.error.startswith(
+        "it ended before its processes started; module load nosuch/1 failed (status 1) (SLURM job"
+    )
     assert "Unable to locate a modulefile for 'nosuch/1'" in end.error
 
 
