@@ -5,13 +5,12 @@ from pathlib import Path
 from sweeps.files import NO_ROOM
 from sweeps.launchers.slurm.arrays import Arrays
 from sweeps.launchers.slurm.following import FollowedJobs
-from sweeps.launchers.slurm.in_job import run_attempt
+from sweeps.launchers.slurm.in_job import call_of
 from sweeps.launchers.slurm.request import pool_of
 from sweeps.launchers.slurm.submit import RefusedError, write_call
 from sweeps.launchers.slurm.watcher import FollowedJob
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import Job, Outcome, State
-from sweeps.trial.sent_job import SentJob
 
 _CHUNK = 100  # trials that are collected between two polls, because the driver also has to observe ends
 
@@ -38,7 +37,7 @@ class CollectedTrials:
 
     def add(self, job: Job, settings: SlurmLauncherConf) -> bool:
         """Add a trial to those to send, and return True. Raises OSError if its files cannot be written."""
-        write_call(job.attempt_folder.path, settings, run_attempt, SentJob.of(job), settings)
+        write_call(job.attempt_folder.path, settings, *call_of(job, settings))
         self._collected.append((pool_of(self._folder, settings).name, job))
         self._count += 1
         return True

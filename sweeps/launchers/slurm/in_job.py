@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -58,6 +58,11 @@ def main() -> None:
         with suppress(OSError):
             traceback.print_exc()
         os._exit(os.EX_IOERR)  # because frameworks wait for the other ranks in Python's clean-up
+
+
+def call_of(job: Job, settings: SlurmLauncherConf) -> tuple[Callable[..., None], SentJob, SlurmLauncherConf]:
+    """Return the call that runs the trial, without the lines of `setup`, which may contain secrets."""
+    return run_attempt, SentJob.of(job), replace(settings, setup=None)
 
 
 def run_attempt(job: SentJob | Job, settings: SlurmLauncherConf | None = None) -> None:

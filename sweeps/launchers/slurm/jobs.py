@@ -12,14 +12,13 @@ from sweeps.launchers.slurm.arrays import Arrays
 from sweeps.launchers.slurm.collected import CollectedTrials
 from sweeps.launchers.slurm.ends import outcome_of_attempt
 from sweeps.launchers.slurm.following import FollowedJobs
-from sweeps.launchers.slurm.in_job import run_attempt
+from sweeps.launchers.slurm.in_job import call_of
 from sweeps.launchers.slurm.listing import GONE
 from sweeps.launchers.slurm.queue import SlurmError, read_ticket
 from sweeps.launchers.slurm.submit import RefusedError, write_call
 from sweeps.launchers.slurm.watcher import FollowedJob
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import Job, Outcome, State
-from sweeps.trial.sent_job import SentJob
 from sweeps.trial.times import now
 
 _STRAGGLE_S = 30.0  # maximum time for other ranks to end after the chief
@@ -78,7 +77,7 @@ class JobTrials:
 
     def _submit(self, job: Job, settings: SlurmLauncherConf) -> bool:
         try:
-            write_call(job.attempt_folder.path, settings, run_attempt, SentJob.of(job), settings)
+            write_call(job.attempt_folder.path, settings, *call_of(job, settings))
             if sent := self._slurm.send(job.attempt_folder.path, settings):
                 self.trials[sent.name] = job, sent
             return sent is not None
