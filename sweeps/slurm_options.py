@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+_LIST = """Type a list, such as 'hydra.launcher.srun_args=["--mpi=pmix"]'"""
 _PLAIN = (str, int, float)  # bool is an int
 _OWN = ("array", "error", "input", "job-name", "no-requeue", "open-mode", "output", "requeue", "signal")
 _NO_JOB = ("help", "parsable", "test-only", "usage", "version", "wait")
@@ -40,7 +41,7 @@ def options_of_srun(typed: Any) -> list[str] | None:
         try:
             return shlex.split(typed)
         except ValueError as error:
-            raise ValueError(f"{setting}={typed}: {error}.\nType a list, such as {setting}=[--mpi=pmix]") from error
+            raise ValueError(f"{setting}={typed}: {error}.\n{_LIST}") from error
     if not isinstance(typed, list) or not all(isinstance(option, _PLAIN) for option in typed):
-        raise ValueError(f"{setting}={typed}: it must be a list of options.\nType {setting}=[--mpi=pmix]")
+        raise ValueError(f"{setting}={typed}: it must be a list of options.\n{_LIST}")
     return [str(option) for option in typed]

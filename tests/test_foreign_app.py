@@ -451,6 +451,7 @@ REFUSED = {
     "hydra.sweeper.n_trial=3": "Did you mean 'hydra.sweeper.n_trials'?",
     "hydra/launcher=slrum": "Did you mean hydra/launcher=slurm?",
     "hydra.launcher.mem_gb=0": "hydra.launcher.mem_gb=0.0: it must be 0.001 or more",
+    "+cluster=plain": "Type hydra/launcher=slurm too, or remove cluster=plain",
     "hydra.launcher.timeout_min=0": "hydra.launcher.timeout_min=0.0: it must be 0.001 or more",
     "hydra.sweeper.max_gpu_hours=-1": "hydra.sweeper.max_gpu_hours=-1.0: nothing could start",
     "hydra.sweep.dir=/": "hydra.sweeper.study_name=: not a folder's name",

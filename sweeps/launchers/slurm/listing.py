@@ -1,7 +1,9 @@
 """The jobs that SLURM lists, by id and by name, and the states of jobs."""
 
+import re
 from dataclasses import dataclass
 
+_OURS = re.compile(r".+\.\d+-[0-9a-f]{8}(_\d+)?")  # the form of `queue.name_of`
 GONE = "GONE"  # our own state for a job without a record in SLURM
 
 ENDED = {
@@ -40,10 +42,12 @@ class Listing(dict[str, JobInfo]):
     def __init__(self) -> None:
         super().__init__()
         self.by_id: dict[str, JobInfo] = {}
+        self._names: dict[str, str] = {}
 
     def add(self, name: str, info: JobInfo) -> None:
         """Add the description of a job, or replace an earlier one of the same job."""
         self.by_id[info.id] = info
+        self._names[info.id] = name
         former = self.get(name)
         if former is None or former.id == info.id or former.state in ENDED:
             self[name] = info
@@ -51,7 +55,13 @@ class Listing(dict[str, JobInfo]):
     def find(self, name: str, job_id: str | None) -> JobInfo | None:
         """Return the description of a job by its id or, while the id is unknown or not listed, by its name.
 
-        The id comes first, because a plugin of the site may rename jobs.
+        The id comes first, because a plugin of the site may rename jobs. An id with the name of another job of ours
+        was given twice, as by a controller that lost its state.
         """
-        by_id = self.by_id.get(job_id) if job_id else None
-        return by_id or self.get(name)
+        if job_id is None or job_id not in self.by_id:
+            return self.get(name)
+
+        listed_name = self._names[job_id]
+        if listed_name != name and _OURS.fullmatch(listed_name):
+            return self.get(name)
+        return self.by_id[job_id]

@@ -1,5 +1,6 @@
 """Why the processes of a job never started: the line of `setup` that failed, or srun's refusal."""
 
+import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -39,7 +40,7 @@ def advice_on_srun(launcher: DictConfig | None) -> str:
     typed = OmegaConf.select(launcher, "srun_args") if launcher is not None else None
     if not typed:
         return ""
-    text = typed if isinstance(typed, str) else f"[{','.join(map(str, typed))}]"
+    text = typed if isinstance(typed, str) else json.dumps([str(option) for option in typed])
     return f". Change hydra.launcher.srun_args={text}"
 
 

@@ -39,7 +39,7 @@ def test_refusal_of_srun_has_its_words(attempt: AttemptFolder, log: list[str], p
     state, request_refused, error = end_of(attempt, "hello", *log, srun_args=None)
     assert (state, request_refused) == (State.REFUSED, True), error
     assert "srun refused to start it" in error and problem in error and "srun_args" not in error
-    assert "Change hydra.launcher.srun_args=[--mpi=x]" in end_of(attempt, *log, srun_args=["--mpi=x"])[2]
+    assert 'Change hydra.launcher.srun_args=["--mpi=x"]' in end_of(attempt, *log, srun_args=["--mpi=x"])[2]
     assert "Change hydra.launcher.srun_args=--mpi=x" in end_of(attempt, *log, srun_args="--mpi=x")[2]
 
 

@@ -13,7 +13,7 @@ import pytest
 from lab import ScriptedSlurm, slurm, wait_for
 
 from sweeps.launchers.slurm import queue, watcher
-from sweeps.launchers.slurm.listing import GONE, JobInfo
+from sweeps.launchers.slurm.listing import GONE, JobInfo, Listing
 from sweeps.launchers.slurm.queue import SlurmError, cancel, sacct, squeue
 from sweeps.launchers.slurm.watcher import FollowedJob, Pace, Watcher
 
@@ -81,7 +81,7 @@ def test_a_job_that_squeue_forgot(
 def test_a_job_that_runs_in_the_accounting_alone_is_gone_in_the_end(
     scripted_slurm: ScriptedSlurm, impatient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scripted_slurm.say("sacct", "echo '7|RUNNING|mine'; rm $0")  # sacct answers once
+    scripted_slurm.say("sacct", """[ -e "$F/asked" ] && exit 1; touch "$F/asked"; echo '7|RUNNING|mine'""")  # once
     watcher, job = watch("mine", "7")
     for patience_s, expected in [(60.0, "RUNNING"), (60.0, "RUNNING"), (0.01, GONE)]:
         monkeypatch.setattr("sweeps.launchers.slurm.watcher._RUNAWAY_S", patience_s)
@@ -287,3 +287,22 @@ def test_elements_that_were_cancelled_together_share_a_record(scripted_slurm: Sc
     Watcher(elements, 3600).update()
     infos = [job.info for job in elements.values()]
     assert infos == [JobInfo("7_0", "RUNNING", "None"), JobInfo("7_1", "CANCELLED", by="12")]
+
+
+@pytest.mark.parametrize(
+    ("listed", "job_id"),
+    [
+        ({"7": "a-0.1-12345678"}, "7"),
+        ({"7": "renamed"}, "7"),
+        ({"7": "b-0.1-12345678"}, None),  # another job of ours has this id
+        ({"7": "b-0.1-12345678", "8": "a-0.1-12345678"}, "8"),
+        ({"8": "a-0.1-12345678"}, "8"),
+        ({}, None),
+    ],
+)
+def test_job_is_found_by_its_id_or_its_name(listed: dict[str, str], job_id: str | None) -> None:
+    jobs = Listing()
+    for number, name in listed.items():
+        jobs.add(name, JobInfo(number, "RUNNING"))
+    info = jobs.find("a-0.1-12345678", "7")
+    assert (info and info.id) == job_id
