@@ -94,7 +94,8 @@ def _said(done: Done, jobs: Sequence[Any]) -> list[str]:
     """Return the lines that the jobs printed or logged: in their logs, or without them in the terminal."""
     logs = [log for job in jobs for log in sorted(job["folder"].glob("attempts/*/log"))]
     text = "\n".join(log.read_text() for log in logs) if logs else done.said
-    return sorted(line for line in text.splitlines() if "says:" in line)  # because stderr has a place of its own
+    lines = [line for line in text.splitlines() if "says:" in line]
+    return sorted(lines, key=lambda line: line.partition("says:")[2])  # because stderr has a place of its own
 
 
 def _files(folder: Path) -> dict[str, Any]:
