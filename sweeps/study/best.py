@@ -82,14 +82,21 @@ def key(word: str) -> str:
 def write_experiment(definition: Definition, trial: TrialRecord, study: Path, writes: bool = True) -> list[str]:
     """Write the trial as a configuration, if `writes`, and return the words of the command that trains from it.
 
-    Raises UserError if the trial's files do not show which of its overrides choose config groups.
+    Raises UserError if the trial's files do not show which of its overrides choose config groups, or if the app has
+    a configuration of this name.
     """
     overrides = overrides_of(definition, trial)
     try:
-        choices = _read_hydra(trial)["runtime"]["choices"]
+        runtime = _read_hydra(trial)["runtime"]
+        choices = runtime["choices"]
         content = experiment(overrides, choices)
+        sources = runtime.get("config_sources", [])
+        folders = [Path(source["path"]) for source in sources if source["provider"] == "main"]
     except (OSError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
         raise UserError(f"trial {trial.number} cannot be written as {EXPERIMENT}: {error!r}") from error
+    for folder in folders:
+        if (folder / EXPERIMENT).exists():  # which Hydra finds first
+            raise UserError(f"experiment=best: the app has its own {folder / EXPERIMENT}.\nRename that file")
     if writes:
         (study / EXPERIMENT).parent.mkdir(exist_ok=True)
         header = f"# @package _global_\n# Trial {trial.number} of study {study.name}\n"

@@ -207,6 +207,20 @@ def test_an_experiment_in_any_app_composes_the_trials_config(
     assert from_file == direct
 
 
+def test_an_experiment_named_best_of_the_app_is_no_trial(tmp_path: Path) -> None:
+    row = composed(trial(tmp_path, lr=1), "lr=1")
+    file = row.folder / ".hydra" / "hydra.yaml"
+    written = yaml.safe_load(file.read_text())
+    written["hydra"]["runtime"]["config_sources"] = [{"path": str(tmp_path), "provider": "main", "schema": "file"}]
+    file.write_text(yaml.safe_dump(written))
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "best.yaml").write_text("lr: 9")
+    study = tmp_path / "s"
+    with pytest.raises(UserError, match=f"the app has its own {tmp_path}/experiment/best.yaml.\nRename that file"):
+        best.write_experiment(definition("python", "a.py", "-m"), row, study)
+    assert not study.exists()
+
+
 SETTINGS = """
 x: {refit: [keep=true, lr=3]}
 hydra: {sweeper: {refit: "${oc.select:x.refit,null}", refit_all_data: "${oc.select:x.more,null}", params: "${gone}"}}
