@@ -66,7 +66,7 @@ def test_size_is_parsed_from_params(point: Point, expected: Size | None) -> None
         ([[9, 4, 5, 7]], [4, 5, 7]),  # the first epoch traces
         ([[9, 4, 5], [8, 6]], [4, 5, 6]),  # the first epoch of a second attempt traces, too
         ([[9], [8, 6]], [6]),
-        ([[9, 4, 0, math.inf]], [4]),  # a damaged line may have an impossible time
+        ([[9, 4, 0, -1]], [4]),  # a damaged line may have an impossible time
         ([[9]], []),
         ([[]], []),
     ],

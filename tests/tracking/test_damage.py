@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mlflow import MlflowClient
 
 from sweeps.tracking.study_run import StudyRun
 from sweeps.tracking.tracker import Tracker
@@ -210,17 +211,16 @@ def test_a_full_disk_is_no_outage_of_mlflow(store: str, tmp_path: Path, monkeypa
 
 def test_names_that_mlflow_refuses_cost_no_others(store: str, tmp_path: Path) -> None:
     tracker = open_tracker(store, tmp_path / "s")
-    row = new_row(tmp_path / "s", 0, lr=0.1, text="x" * 7000)
-    tracker.start_trial(row, [])
+    row = new_row(tmp_path / "s", 0, lr=0.1)
+    run_id = tracker.start_trial(row, [])["MLFLOW_RUN_ID"]
+    MlflowClient(store).log_param(run_id, "lr", "another")  # which MLflow cannot change
     train(row, range(3))
     with (row.folder / "metrics.jsonl").open("a") as file:
-        file.write(
-            json.dumps({"step": 3, "time": 2e9, "metrics": {"a//b": 1, "a@b": 2, "a#b": 3, "y" * 300: 2, "loss": 0.5}})
-            + "\n"
-        )
+        metrics = {"a//b": 1, "a@b": 2, "a#b": 3, "y" * 300: 2, "loss": 0.5}
+        file.write(json.dumps({"step": 3, "time": 2e9, "metrics": metrics}) + "\n")
     finish(tracker, summary_of(tmp_path / "s", complete(row)))
     (run,) = (run for name, run in runs(store).items() if name != "s")
-    assert run.data.params == {"lr": "0.1"}
+    assert run.data.params == {"lr": "another"}
     assert [step for step, _ in steps_of(store, run, "loss")] == [0, 1, 2, 3]
     assert run.data.metrics["val_loss"] == 0.3 and run.info.status == "FINISHED"
     assert [run.data.metrics[name] for name in ("a__b", "a_at_b", "a_no_b")] == [1, 2, 3]

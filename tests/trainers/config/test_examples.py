@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from tests.trainers.config.composing import CONF, check
-from trainers.data import listing
+from trainers.data import headers, listing
 
 
 @pytest.fixture(autouse=True)
@@ -156,8 +156,13 @@ def test_headers_are_read_once_for_all_trials(tmp_path: Path, monkeypatch: pytes
     settings = ("dataset=image_folder", f"dataset.path={root}", "batch_size=2")
     check(*settings)
     read: list[str] = []
-    headers = listing.header_channels
-    monkeypatch.setattr(listing, "header_channels", lambda path: read.append(path) or headers(path))
+    check_header = headers.check
+
+    def check_once(path: str, decode: bool) -> headers.Header:
+        read.append(path)
+        return check_header(path, decode)
+
+    monkeypatch.setattr(headers, "check", check_once)
     check(*settings, "lr=0.1")
     assert read == []
     image(root / "cat" / "more.png")
@@ -173,7 +178,7 @@ LABELS = [
     (np.array([1, 1, 1, 1]), "y_train contains only class 1. Add examples of another class"),
     (
         np.array([0.0, 1.0, 0.5, 1.0]),
-        "labels of a classification must be one whole number >= 0 per example, but y_train is",
+        "y_train[2] is 0.5; a label is a whole number >= 0 (1 of 4 labels are no whole number)",
     ),
 ]
 
