@@ -2,6 +2,7 @@
 
 ConfigLoaderImpl._apply_overrides_to_config    1.3, 1.4   sets values in a composed config
 Hydra.compose_config                           1.3, 1.4   composes the command line of `hydra.main`
+ConfigLoaderImpl._ensure_sweep_config_...      1.4        refuses a job with another launcher than the driver's
 ConfigLoaderImpl.repository                    1.3, 1.4   tells whether a config group exists
 ConfigLoaderImpl._parse_overrides_and_create_caching_repo  1.3, 1.4   adds the app's `hydra.searchpath` to it
 config_loader_impl.get_overrides_dirname       1.3        hydra.job.override_dirname, which 1.4 resolves itself
@@ -73,6 +74,21 @@ def on_command_line(
         return config
 
     Hydra.compose_config = compose  # type: ignore[method-assign]
+    _adopt_before_comparing(adopt)
+
+
+def _adopt_before_comparing(adopt: Callable[[DictConfig, bool], None]) -> None:
+    """Let Hydra 1.4 compare the launcher and the sweeper of a job with the driver's after `adopt` has changed both."""
+    name = "_ensure_sweep_config_controller_unchanged"
+    ensure_unchanged = getattr(ConfigLoaderImpl, name, None)
+    if ensure_unchanged is None:
+        return
+
+    def ensure(master_config: DictConfig, sweep_config: DictConfig) -> None:
+        adopt(sweep_config, False)
+        ensure_unchanged(master_config, sweep_config)
+
+    setattr(ConfigLoaderImpl, name, staticmethod(ensure))
 
 
 class HydraStarted(BaseException):
