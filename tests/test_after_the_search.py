@@ -92,7 +92,7 @@ def test_best_prints_command_lines_of_the_trials_config(app: Path) -> None:
     assert results == {"name": "optuna", "best_params": {"line.slope": 1.75}, "best_value": 0.5625}
     output = sweeps(app, "best", "s", "--write").out.splitlines()
     assert output[0] == "# trial 1: line.slope=1.75   error=0.5625"
-    assert output[1].endswith("app.py line=steep noise=0.5 line.slope=1.75")
+    assert output[1].endswith("app.py line=steep line.slope=1.75 noise=0.5")
     composed = [yaml.safe_load(run_in_shell(app, f"{output[i]} --cfg job")) for i in (1, 3)]
     assert composed[0] == composed[1] == yaml.safe_load((app / "multirun/s/1/.hydra/config.yaml").read_text())
 
@@ -118,7 +118,7 @@ def test_best_trial_is_refit_and_registered_once(app: Path) -> None:
     versions = {version.version: version for version in client.search_model_versions("name = 's'")}
     tags = versions[1].tags
     assert (tags["study"], tags["trial"], tags["found_with"]) == ("s", "1", "error=0.5625")
-    assert tags["configuration"] == "line=steep noise=0.5 line.slope=1.75"
+    assert tags["configuration"] == "line=steep line.slope=1.75 noise=0.5"
     assert tags["refit.error"] == "0.5625"
     assert "interval" not in tags
     assert load("s", app / "multirun").model().predict([2.0]) == [3.5]
