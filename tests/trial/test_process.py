@@ -65,7 +65,6 @@ def completed(*objective: float, **metrics: float) -> Outcome:
         ("whatever", None, completed()),  # another sweeper checks the value
         (None, None, completed()),
     ],
-    ids=repr,
 )
 def test_results_that_complete_a_trial(value: Any, objective: Objective | None, end: Outcome | None) -> None:
     outcome = returned(value, objective)
