@@ -1,5 +1,8 @@
 """Errors that a user can correct, outages that a user has to wait for, and the exit codes of commands."""
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 
 
@@ -33,3 +36,13 @@ class Outage(str):
         note = super().__new__(cls, text)
         note.over = over
         return note
+
+
+@contextmanager
+def shown_warnings() -> Iterator[None]:
+    """Show the warnings that -W error would raise, because one in a library must not end a study."""
+    with warnings.catch_warnings():
+        shown = [entry for entry in warnings.filters if entry[0] != "error"]
+        warnings.resetwarnings()  # because this tells Python that the filters change
+        warnings.filters[:] = shown  # type: ignore[index]
+        yield

@@ -18,6 +18,7 @@ from sweeps.trial import copies
 from sweeps.trial.gpus import SHARE
 from sweeps.trial.job import Outcome, State, World
 from sweeps.trial.packing import pack
+from sweeps.trial.program import interpreter_options
 from sweeps.trial.sent_job import SentJob
 from sweeps.trial.times import now
 
@@ -60,7 +61,7 @@ class Forks:
             quarantine(self._log)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _SERVER, arguments],
+                [sys.executable, *interpreter_options(), "-c", _SERVER, arguments],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -13,7 +13,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from sweeps.errors import ExitCode, UserError
+from sweeps.errors import ExitCode, UserError, shown_warnings
 from sweeps.record.definition import Definition, define, write_or_check
 from sweeps.record.definition import read as read_definition
 from sweeps.record.place import resume_line
@@ -169,7 +169,7 @@ class Driver:
         self._claim.begin(plan.config)
 
     def _run(self) -> LoopEnd:
-        with on_signals(self._on_signal):
+        with on_signals(self._on_signal), shown_warnings():
             uri = self._settings.tracking_uri or ""
             if has_password(uri):  # because trials get it from the environment alone
                 os.environ.setdefault("MLFLOW_TRACKING_URI", uri)

@@ -54,9 +54,13 @@ class _ProcessState:
     unpicklable: dict[str, str]  # why other global names cannot be sent
     start_method: str | None = field(default_factory=lambda: multiprocessing.get_start_method(allow_none=True))
     filters: list[Any] = field(default_factory=lambda: list(warnings.filters))
+    warning_options: list[str] = field(default_factory=lambda: list(sys.warnoptions))
+    argv: list[str] = field(default_factory=lambda: list(sys.argv))
 
     def restore(self) -> None:
         """Set the state in this process."""
+        sys.argv[:] = self.argv  # of `python -c`, too, whose source is unknown
+        sys.warnoptions[:] = self.warning_options  # which spawned processes get
         vars(sys.modules["__main__"]).update(self.values)
         _reasons.update(self.unpicklable)
         if self.start_method:
@@ -89,7 +93,7 @@ def pack_app(task_function: TaskFunction, hydra_context: HydraContext) -> Packed
     Raises UserError if the task function refers to an object that cannot be pickled.
     """
     program = current_program()
-    state = _process_state(program)
+    state = _process_state(program, getattr(task_function, "__name__", ""))
     _check(task_function, state)
     singletons = Singleton.get_state()
     with suppress(Exception):  # because the __reduce__ of a user's object may raise anything
@@ -117,13 +121,13 @@ def _check(task_function: TaskFunction, state: "_ProcessState") -> None:
         raise UserError(f"the task function cannot be sent to another process: {error}\n{advice}") from error
 
 
-def _process_state(program: Program | None) -> _ProcessState:
+def _process_state(program: Program | None, task_name: str) -> _ProcessState:
     """Return the state of this process, with the global names that a trial's own run of the program does not set."""
     values: dict[str, Any] = {}
     unpicklable: dict[str, str] = {}
     if program is None:
         return _ProcessState(values, unpicklable)
-    for name in program.missing_names.intersection(vars(sys.modules["__main__"])):
+    for name in program.missing_names(task_name).intersection(vars(sys.modules["__main__"])):
         value = getattr(sys.modules["__main__"], name)
         is_own = name in program.own_names
         if name.startswith("__") or (isinstance(value, FunctionType | type | ModuleType) and not is_own):

@@ -8,6 +8,7 @@ their effect in each trial, as for processes that multiprocessing spawns.
 import ast
 import builtins
 import linecache
+import subprocess
 import symtable
 import sys
 import threading
@@ -25,18 +26,19 @@ from sweeps.hydra_parts import HydraStarted, hydra_refused
 
 _MAIN = "__main__"
 _SPAWNED = "__mp_main__"  # what multiprocessing calls the program in a process that it spawned
-_SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+_SCOPES = _FUNCTIONS | ast.Lambda
 
 
 @dataclass(frozen=True)
 class Program:
-    """The program of this process: its file, its source when the study started, and the words after `python`."""
+    """The program of this process: its file, its source when the study started, and the words that were typed."""
 
     file: str
     module: str  # name of the module after `python -m`; empty for a file
     source: bytes
     line: int  # where the program started the study
-    argv: list[str]
+    argv: list[str]  # as it was when the program started
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields, because the pickle needs nothing that is computed from them."""
@@ -53,12 +55,23 @@ class Program:
         declared = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
         return declared.union(*map(_bound_names, self._parts.left_out))
 
-    @cached_property
-    def missing_names(self) -> set[str]:
-        """Return the names that a function uses, and that the left out statements set or may have changed."""
-        mentioned = {node.id for part in self._parts.left_out for node in ast.walk(part) if isinstance(node, ast.Name)}
+    def missing_names(self, task_name: str) -> set[str]:
+        """Return the names that a function uses, and that the left out statements set or may have changed.
+
+        They may also have changed what the functions use that they call, except the task function, which trials call.
+        """
+        functions = {part.name: part for part in self._parts.tree.body if isinstance(part, _FUNCTIONS)}
+        functions.pop(task_name, None)
+        changed = set(self.own_names)
+        to_look_at: list[ast.stmt] = [*self._parts.left_out]
+        while to_look_at:
+            part = to_look_at.pop()
+            mentioned = {node.id for node in ast.walk(part) if isinstance(node, ast.Name)}
+            changed |= mentioned
+            to_look_at += [functions.pop(name) for name in mentioned.intersection(functions)]
+
         table = symtable.symtable(decode_source(self.source), self.file, "exec")
-        return (self.own_names | mentioned).intersection(_global_names(table))
+        return changed.intersection(_global_names(table))
 
     def run(self) -> None:
         """Make the program this process's `__main__`. Raises what its statements raise."""
@@ -166,6 +179,20 @@ def _global_names(table: symtable.SymbolTable) -> Iterator[str]:
         yield from _global_names(child)
 
 
+def interpreter_options() -> list[str]:
+    """Return the options with which this Python was started, such as -O, for the processes of trials.
+
+    Those of warnings are left out, because the filters are sent with the app.
+    """
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing
+    options = [flag for flag in flags if not flag.startswith("-W")]
+    for name, value in sys._xoptions.items():
+        setting = name if value is True else f"{name}={value}"
+        if setting not in options:  # because Python leaves out the names that it does not know
+            options += ["-X", setting]
+    return options
+
+
 _of_this_process: list[tuple[ModuleType, Program | None]] = []
 
 
@@ -189,7 +216,16 @@ def _read(module: ModuleType) -> Program | None:
     except (OSError, SyntaxError, ValueError):  # because it is compiled, or was removed
         return None
     name = spec.name if spec and spec.name != _MAIN else ""
-    return Program(str(Path(file).absolute()), name, source, line, list(sys.argv))
+    return Program(str(Path(file).absolute()), name, source, line, _typed_argv(name))
+
+
+def _typed_argv(module: str) -> list[str]:
+    """Return the `sys.argv` with which this process started, because the program may have changed it since."""
+    for start in (sys.argv[0], module, module.removesuffix(f".{_MAIN}")):
+        if start in sys.orig_argv:
+            position = sys.orig_argv.index(start)
+            return [sys.argv[0], *sys.orig_argv[position + 1 :]]
+    return list(sys.argv)
 
 
 def _running_line(module: ModuleType) -> int | None:

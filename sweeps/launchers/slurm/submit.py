@@ -25,6 +25,7 @@ from sweeps.settings import SlurmLauncherConf
 from sweeps.trial import copies
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.packing import pack
+from sweeps.trial.program import interpreter_options
 
 _TIMEOUT_S = 20  # because sbatch would retry for minutes without a controller
 _TIMEOUT_CODES = (124, 137, -9)  # timeout(1)
@@ -110,12 +111,13 @@ def submit(folder: Path, requested: Mapping[str, Any]) -> str:
     make_private(private)
     is_own = requested["srun_args"][-1] == sys.executable
     program = _PYTHON if is_own else _CHECK_VERSION.format(version=sys.version_info[:2]) + _PYTHON
+    options = interpreter_options() if is_own else []
     executor = _Executor(private)
     executor.update_parameters(**requested)
     place = f"{place_of(folder, requested['additional_parameters'].get('array', ''))}/{PRIVATE}"
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # because submitit prints each error that it raises
-            job_id = str(executor._submit_command(f"{shlex.join(['-u', '-c', program])} {place}").job_id)
+            job_id = str(executor._submit_command(f"{shlex.join(['-u', *options, '-c', program])} {place}").job_id)
         write_job_id(folder, job_id)
     except FailedJobError as error:
         if not isinstance(error.__cause__, subprocess.CalledProcessError):  # because the output is not text
