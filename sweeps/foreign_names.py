@@ -7,13 +7,31 @@ https://github.com/facebookresearch/hydra/tree/main/plugins
 from dataclasses import dataclass, fields
 from typing import Any
 
+LAUNCHERS = {
+    "submitit_slurm": ("slurm", "hydra_submitit_launcher"),
+    "submitit_local": ("local", "hydra_submitit_launcher"),
+    "joblib": ("local", "hydra_joblib_launcher"),
+}
+"""Of each launcher of another plugin, ours that runs in its place, and the module of the plugin."""
+PACKAGES = {
+    "ax": "hydra-ax-sweeper",
+    "nevergrad": "hydra-nevergrad-sweeper",
+    "ray": "hydra-ray-launcher",
+    "ray_aws": "hydra-ray-launcher",
+    "rq": "hydra-rq-launcher",
+}
+"""The package of each sweeper or launcher that ours do not replace."""
+
 
 @dataclass
 class OfSweepers:
-    """Settings of Hydra's own sweeper, and of early versions of hydra-optuna-sweeper."""
+    """Settings of Hydra's own sweeper, and of the sweepers of other plugins: Optuna's early versions, Ax, Nevergrad."""
 
     max_batch_size: Any = None
     search_space: Any = None
+    ax_config: Any = None
+    optim: Any = None
+    parametrization: Any = None
 
 
 @dataclass

@@ -15,7 +15,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.errors import UserError
-from sweeps.foreign_names import OfJoblib, OfSubmitit, OfSweepers, foreign_names
+from sweeps.foreign_names import LAUNCHERS, OfJoblib, OfSubmitit, OfSweepers, foreign_names
+from sweeps.hydra_parts import typed_words
 from sweeps.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf
 
 _CORE = "hydra._internal.core_plugins"
@@ -44,6 +45,7 @@ def adopt(hydra: DictConfig) -> list[str]:
     if OmegaConf.get_type(hydra, "launcher") in (LocalLauncherConf, SlurmLauncherConf):
         _follow_only_sections(hydra.launcher)
         unused += _adopt_launcher(hydra)
+        notes += _name_replaced(hydra)
     if OmegaConf.get_type(hydra, "sweeper") is SweeperConf:
         _follow_only_sections(hydra.sweeper)
         unused += _adopt_sweeper(hydra.sweeper)
@@ -71,7 +73,7 @@ def _adopt_launcher(hydra: DictConfig) -> list[str]:
     """Take over the launcher's foreign settings. Return the names of those without effect."""
     launcher = hydra.launcher
     names = foreign_names(OfSubmitit)
-    if str(launcher._get_node("_target_")) == _JOBLIB:
+    if _is_of_joblib(hydra):
         names += foreign_names(OfJoblib)
     taken = _take(launcher, names)
     _limit_trials(hydra, taken.pop("n_jobs", None))
@@ -79,9 +81,30 @@ def _adopt_launcher(hydra: DictConfig) -> list[str]:
     return unused + [f"hydra.launcher.{name}" for name in taken]
 
 
+def _is_of_joblib(hydra: DictConfig) -> bool:
+    """Return whether a file wrote the section for hydra-joblib-launcher; a typed word of it for ours is a mistake."""
+    launcher = hydra.launcher
+    if str(launcher._get_node("_target_")) == _JOBLIB or hydra.runtime.choices.get("hydra/launcher") == "joblib":
+        return True
+    written: Any = OmegaConf.to_container(launcher)
+    names = [name for name in ("n_jobs", "backend") if written.get(name) is not None]
+    typed = [word.lstrip("+").partition("=")[0] for word in typed_words(hydra, "hydra")]
+    return any(f"hydra.launcher.{name}" not in typed for name in names)
+
+
+def _name_replaced(hydra: DictConfig) -> list[str]:
+    """Return a line if our launcher runs in place of the chosen one."""
+    chosen = hydra.runtime.choices.get("hydra/launcher")
+    if chosen not in LAUNCHERS:
+        return []
+    ours, _ = LAUNCHERS[chosen]
+    return [f"hydra/launcher={chosen}: its plugin is not installed; sweepyard's hydra/launcher={ours} runs the trials"]
+
+
 def _adopt_sweeper(sweeper: DictConfig) -> list[str]:
     """Take over the sweeper's foreign settings. Return the names of those without effect."""
     taken = _take(sweeper, foreign_names(OfSweepers))
+    unused = [f"hydra.sweeper.{name}" for name in ("ax_config", "optim", "parametrization") if name in taken]
     _limit_trials(sweeper._get_parent(), taken.get("max_batch_size"))
     if "search_space" in taken:
         params = OmegaConf.to_container(sweeper).get("params") or {}  # type: ignore[union-attr]
@@ -95,7 +118,7 @@ def _adopt_sweeper(sweeper: DictConfig) -> list[str]:
             raise UserError(f"{problem}.\nWrite both as mappings, or one of them alone")
         _set(sweeper, "params", params)
 
-    unused = _adopt_class(sweeper, "hydra.sweeper", _SWEEPERS)
+    unused += _adopt_class(sweeper, "hydra.sweeper", _SWEEPERS)
     storage = OmegaConf.to_container(sweeper).get("storage")  # type: ignore[union-attr]
     if isinstance(storage, dict):
         unused += _adopt_storage(sweeper, storage)

@@ -138,7 +138,7 @@ class LocalLauncherConf(OfSubmitit, OfJoblib):
 
 
 @dataclass
-class SlurmLauncherConf(OfSubmitit):
+class SlurmLauncherConf(OfSubmitit, OfJoblib):
     """hydra/launcher=slurm: each trial a SLURM job, submitted by submitit."""
 
     _target_: str = "hydra_plugins.sweepyard.SlurmLauncher"

@@ -157,6 +157,10 @@ NO_EFFECT = "of another plugin, without effect here"
          "launcher.gpus_per_node", None, f"hydra.launcher._target_: {NO_EFFECT}"),
         (f"{{launcher: {{{JOBLIB}, n_jobs: 4, backend: loky}}}}", "grid local", "sweeper.n_jobs", 4,
          f"hydra.launcher._target_, hydra.launcher.backend: {NO_EFFECT}"),
+        ("{launcher: {n_jobs: 4, verbose: 10}}", "grid slurm", "sweeper.n_jobs", 4,
+         f"hydra.launcher.verbose: {NO_EFFECT}"),
+        ("{sweeper: {ax_config: {max_trials: 3}, optim: null}}", "optuna local", "sweeper.n_trials", 20,
+         f"hydra.sweeper.ax_config: {NO_EFFECT}"),
         (f"{{launcher: {{{JOBLIB}, n_jobs: -1, timeout: null}}}}", "optuna local", "sweeper.n_jobs", None,
          f"hydra.launcher._target_: {NO_EFFECT}"),
         (f"{{sweeper: {{{TPE}}}}}", "optuna local", "sweeper.sampler._target_", "optuna.samplers.TPESampler", None),
@@ -193,6 +197,17 @@ def test_settings_of_other_plugins(
 
 
 @pytest.mark.parametrize(
+    ("launcher", "ours", "kind"),
+    [("submitit_slurm", "slurm", SlurmLauncherConf), ("submitit_local", "local", LocalLauncherConf)],
+)
+def test_launchers_of_plugins_that_are_not_installed(launcher: str, ours: str, kind: type, tmp_path: Path) -> None:
+    hydra = compose_hydra(tmp_path, "{}\ngpus: 2", "hydra/sweeper=grid", f"hydra/launcher={launcher}")
+    note = f"hydra/launcher={launcher}: its plugin is not installed; sweepyard's hydra/launcher={ours} runs the trials"
+    assert adopt(hydra) == [note]
+    assert (OmegaConf.get_type(hydra.launcher), hydra.launcher.gpus_per_node) == (kind, 2)
+
+
+@pytest.mark.parametrize(
     ("sections", "words", "message"),
     [
         ("{sweeper: {_target_: hydra_plugins.hydra_ax_sweeper.ax_sweeper.AxSweeper}}", "",
@@ -201,7 +216,12 @@ def test_settings_of_other_plugins(
          "hydra.sweeper.storage._target_=optuna.storages.JournalStorage: a study is mirrored to an address"),
         ("{sweeper: {params: ['x=1,2'], search_space: {x: {type: int, low: 1, high: 9}}}}", "",
          "search_space and hydra.sweeper.params are joined, and one of them is no mapping.\nWrite both as mappings"),
-        ("{launcher: {n_jobs: 2}}", "", "hydra.launcher.n_jobs is no setting of .*\nType: hydra.sweeper.n_jobs"),
+        ("{}", "hydra/launcher=local hydra.launcher.n_jobs=2",
+         "hydra.launcher.n_jobs is no setting of .*\nType: hydra.sweeper.n_jobs"),
+        ("{launcher: {verbose: 2}}", "", "hydra.launcher.verbose is no setting of "),
+        ("{}", "hydra/launcher=ray",
+         "hydra/launcher=ray does not exist.\nChoose one of: basic, .* pip install hydra-ray-"),
+        ("{}\ndefaults: [override /hydra/launcher: rq]", "+y=1", "hydra/launcher=rq does.*\n.* pip install hydra-rq-"),
         ("{launcher: {timeout: 2}}", "", "hydra.launcher.timeout is no .*Did you mean hydra.launcher.timeout_min?"),
         (f"{{launcher: {{_target_: {SUBMITIT}.SlurmLauncher}}}}", "hydra/launcher=basic",
          "SlurmLauncher: no installed plugin has this class.\nType hydra/launcher=local"),
@@ -218,7 +238,7 @@ def _line(sections: str, launcher: str, folder: Path) -> list[str]:
     """Return the words of a grid of an app whose file has these sections of the sweeper and the launcher."""
     (folder / "conf" / "theirs").mkdir(parents=True)
     (folder / "conf" / "theirs" / "file.yaml").write_text(f"# @package _global_\nhydra: {sections}")
-    chosen = ["-m", "hydra/sweeper=grid", launcher, "+theirs=file", "hydra.sweeper.tracking=false"]
+    chosen = ["-m", "hydra/sweeper=grid", *launcher.split(), "+theirs=file", "hydra.sweeper.tracking=false"]
     return [lines.THEIRS, f"--config-dir={folder}/conf", *chosen, "+x=1,2"]
 
 

@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.errors import ExitCode, UserError
+from sweeps.foreign_names import LAUNCHERS
 from sweeps.foreign_settings import adopt
 from sweeps.hydra_functions import extend_grammar
 from sweeps.hydra_parts import drop_stored, on_command_line, register_resolver, show_traceback, typed_words
@@ -41,6 +43,9 @@ _store = ConfigStore.instance().store
 _store(group="hydra/sweeper", name="sweepyard_sweeper", node=SweeperConf, provider="sweepyard")
 _store(group="hydra/launcher", name="sweepyard_local", node=LocalLauncherConf, provider="sweepyard")
 _store(group="hydra/launcher", name="sweepyard_slurm", node=SlurmLauncherConf, provider="sweepyard")
+for _name, (_ours, _plugin) in LAUNCHERS.items():
+    if find_spec(f"hydra_plugins.{_plugin}") is None:
+        _store(group="hydra/launcher", name=_name, node={"defaults": [_ours, "_self_"]}, provider="sweepyard")
 
 extend_grammar()
 register_resolver("sweepyard.help", sweeps_help.text, replace=True)
@@ -59,6 +64,10 @@ def _answer(error: HydraException, typed: Sequence[str], compose: Callable[[Sequ
                 print(explain(error, config, typed), file=sys.stderr)
                 raise SystemExit(ExitCode.REFUSED) from None
             return
+    answer = explain(error, OmegaConf.create())
+    if answer.startswith(("hydra/sweeper=", "hydra/launcher=")):  # of a file, which is also read without typed words
+        print(answer, file=sys.stderr)
+        raise SystemExit(ExitCode.REFUSED) from None
 
 
 def _adopt(config: DictConfig, is_sweep: bool) -> None:

@@ -10,6 +10,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 
+from sweeps.foreign_names import PACKAGES
 from sweeps.hydra_functions import FUNCTIONS, ZIP
 from sweeps.record.followed import source
 from sweeps.record.plain import content
@@ -156,7 +157,9 @@ def _explain_choice(lines: list[str]) -> str:
         name = match[1].removeprefix(f"{group}/")
         near = closest(name.lower().removeprefix("submitit_"), choices)
         hint = f" Did you mean {group}={near}?" if near else ""
-        return f"{group}={name} does not exist.{hint}\nChoose one of: {', '.join(choices)}"
+        package = PACKAGES.get(name, "") if group in ("hydra/sweeper", "hydra/launcher") else ""
+        install = f", or type: pip install {package}" if package else ""
+        return f"{group}={name} does not exist.{hint}\nChoose one of: {', '.join(choices)}{install}"
     if lines[0].startswith("Multiple values for "):
         chosen = lines[0].rpartition("override ")[2].strip("'").replace(": ", "=")
         return f"{chosen.partition('=')[0]} is part of the configuration: leave out the plus.\nType: {chosen}"
