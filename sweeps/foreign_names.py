@@ -7,12 +7,6 @@ https://github.com/facebookresearch/hydra/tree/main/plugins
 from dataclasses import dataclass, fields
 from typing import Any
 
-LAUNCHERS = {
-    "submitit_slurm": ("slurm", "hydra_submitit_launcher"),
-    "submitit_local": ("local", "hydra_submitit_launcher"),
-    "joblib": ("local", "hydra_joblib_launcher"),
-}
-"""Of each launcher of another plugin, ours that runs in its place, and the module of the plugin."""
 PACKAGES = {
     "ax": "hydra-ax-sweeper",
     "nevergrad": "hydra-nevergrad-sweeper",

@@ -15,10 +15,16 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.errors import UserError
-from sweeps.foreign_names import LAUNCHERS, OfJoblib, OfSubmitit, OfSweepers, foreign_names
+from sweeps.foreign_names import OfJoblib, OfSubmitit, OfSweepers, foreign_names
 from sweeps.hydra_parts import typed_words
 from sweeps.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf
 
+LAUNCHERS = {
+    "submitit_slurm": ("slurm", "hydra_submitit_launcher"),
+    "submitit_local": ("local", "hydra_submitit_launcher"),
+    "joblib": ("local", "hydra_joblib_launcher"),
+}
+"""Of each launcher of another plugin, ours that runs in its place, and the module of the plugin."""
 _CORE = "hydra._internal.core_plugins"
 _SUBMITIT = "hydra_plugins.hydra_submitit_launcher.submitit_launcher"
 _JOBLIB = "hydra_plugins.hydra_joblib_launcher.joblib_launcher.JoblibLauncher"

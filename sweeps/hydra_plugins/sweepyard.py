@@ -26,8 +26,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.errors import ExitCode, UserError
-from sweeps.foreign_names import LAUNCHERS
-from sweeps.foreign_settings import adopt
+from sweeps.foreign_settings import LAUNCHERS, adopt
 from sweeps.hydra_functions import extend_grammar
 from sweeps.hydra_parts import drop_stored, on_command_line, register_resolver, show_traceback, typed_words
 from sweeps.launchers.contract import TrialLauncher
