@@ -17,16 +17,19 @@ _fitted: WeakSet[Trial] = WeakSet()  # trials in which a `fit` has begun
 class ReportToTrial(keras.callbacks.Callback):
     """Reports each epoch to a trial, stops the training if the trial should stop, and resumes from its checkpoint.
 
-    A restarted training resumes with its weights, its optimizer and its epoch, as with BackupAndRestore of Keras. The
-    order in which `fit` shuffles examples is not restored. Epochs are reported from 1 on. Metrics that are arrays are
-    not reported. Only one `fit` a trial is allowed, because epochs of a second would be mistaken for the first's.
-    A checkpoint is written at most every `checkpoint_interval_s` seconds, and when the trial is stopped.
+    A restarted training resumes with its weights, its optimizer and its epoch, as with BackupAndRestore of Keras.
+    `fit` then returns the history of all epochs, also if none is left to train. The order in which `fit` shuffles
+    examples is not restored. Epochs are reported from 1 on. Metrics that are arrays are not reported. Only one `fit` a
+    trial is allowed, because epochs of a second would be mistaken for the first's. A checkpoint is written at most
+    every `checkpoint_interval_s` seconds, and when the training is stopped: by the trial, or by an EarlyStopping that
+    stands before this callback.
     """
 
     def __init__(self, trial: Trial | None = None, checkpoint_interval_s: float = 10.0) -> None:
         super().__init__()
         self._trial = trial or current_trial()
         self._interval_s, self._saved_at = checkpoint_interval_s, 0.0
+        self._history: dict[str, list[float]] = {}  # values of each reported metric by epoch, as in keras' History
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Restore the newest checkpoint. Raises ValueError in a trial's second `fit`."""
@@ -39,18 +42,30 @@ class ReportToTrial(keras.callbacks.Callback):
         self.model.optimizer.build(self.model.trainable_variables)
         saved = newest_checkpoint(self._trial.checkpoint_folder, ".npz")
         # `fit` reads this attribute after on_train_begin, because BackupAndRestore sets it there too.
-        self.model._initial_epoch = _restore(saved, self._variables()) if saved else 0
+        self.model._initial_epoch = 0
+        if saved:
+            progress = _restore(saved, self._variables())
+            self.model._initial_epoch = self.params["epochs"] if progress.get("stopped_early") else progress["epoch"]
+            self._history = progress.get("history", {})  # none in a checkpoint of an earlier version
+            for name, values in self._history.items():
+                self.model.history.history[name] = [*values]
         self._saved_at = time.monotonic()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         arrays = {name: np.shape(value) for name, value in (logs or {}).items() if np.ndim(value)}
         if arrays and epoch == self.model._initial_epoch:
             print("not reported, because a metric must be one number:", arrays, flush=True)
-        self._trial.report({n: float(v) for n, v in (logs or {}).items() if n not in arrays}, step=epoch + 1)
-        self.model.stop_training |= bool(self._trial.should_stop())
+        metrics = {name: float(value) for name, value in (logs or {}).items() if name not in arrays}
+        self._trial.report(metrics, step=epoch + 1)
+        for name, value in metrics.items():
+            self._history.setdefault(name, []).append(value)
+        stopped_early = bool(self.model.stop_training)  # by another callback
+        is_last = stopped_early or epoch + 1 >= self.params["epochs"]
+        self.model.stop_training |= not is_last and bool(self._trial.should_stop())
         due = self.model.stop_training or time.monotonic() - self._saved_at >= self._interval_s
         if due and self._trial.world.is_chief:
-            _save(self._trial.checkpoint_folder, epoch + 1, self._variables())
+            progress = {"epoch": epoch + 1, "stopped_early": stopped_early, "history": self._history}
+            _save(self._trial.checkpoint_folder, progress, self._variables())
             self._saved_at = time.monotonic()
 
     def _variables(self) -> list[Any]:
@@ -58,16 +73,17 @@ class ReportToTrial(keras.callbacks.Callback):
         return [*self.model.variables, *self.model.optimizer.variables]
 
 
-def _save(folder: Path, epoch: int, variables: list[Any]) -> None:
+def _save(folder: Path, progress: dict[str, Any], variables: list[Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     arrays = {f"variable_{i}": keras.ops.convert_to_numpy(variable) for i, variable in enumerate(variables)}
-    np.savez(folder / "writing.npz", progress=np.array(json.dumps({"epoch": epoch})), **arrays)
+    np.savez(folder / "writing.npz", progress=np.array(json.dumps(progress)), **arrays)
     put_checkpoint(folder / "writing.npz")
 
 
-def _restore(path: Path, variables: list[Any]) -> int:
-    """Assign a checkpoint to the variables, and return its last epoch."""
+def _restore(path: Path, variables: list[Any]) -> dict[str, Any]:
+    """Assign a checkpoint to the variables, and return its last epoch and its history."""
     with np.load(path, allow_pickle=False) as file:
         arrays = [file[f"variable_{i}"] for i in range(len(file.files) - 1)]
         assign_arrays(path, arrays, variables)
-        return int(json.loads(str(file["progress"]))["epoch"])
+        progress: dict[str, Any] = json.loads(str(file["progress"]))
+        return progress

@@ -23,6 +23,7 @@ class ReportToTrial(Callback):
         self._trial.limit_gpu_memory()
         self._interval_s, self._saved_at = checkpoint_interval_s, time.monotonic()
         self._validations, self._earlier = 0, dict[str, Any]()
+        self._saved_metrics = dict[str, Any]()  # Lightning's callback_metrics when the checkpoint was written
         self.checkpoint = newest_checkpoint(self._trial.checkpoint_folder, ".ckpt")  # None in a first attempt
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -50,10 +51,16 @@ class ReportToTrial(Callback):
         due = trainer.should_stop or time.monotonic() - self._saved_at >= self._interval_s
         if trainer.strategy.broadcast(due):  # because all ranks save together
             aside = self._trial.checkpoint_folder / "writing.ckpt"
+            self._saved_metrics = {name: value.cpu() for name, value in trainer.callback_metrics.items()}
             trainer.save_checkpoint(aside)
             if self._trial.world.is_chief:
                 put_checkpoint(aside)
             self._saved_at = time.monotonic()
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Restore the metrics of the checkpoint where nothing was left to train, because the task returns them."""
+        for name, value in self._saved_metrics.items():
+            trainer.callback_metrics.setdefault(name, value)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Raise RankLost if the connection to another process broke, because that process knows the cause."""
@@ -61,10 +68,11 @@ class ReportToTrial(Callback):
             raise RankLost(str(exception)) from exception
 
     def state_dict(self) -> dict[str, Any]:
-        return {"validations": self._validations}
+        return {"validations": self._validations, "metrics": self._saved_metrics}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._validations = state_dict["validations"]
+        self._saved_metrics = state_dict.get("metrics", {})  # none in a checkpoint of an earlier version
 
 
 class TrialEnvironment(LightningEnvironment):

@@ -49,7 +49,10 @@ class Trial:
         self.checkpoint_folder = folder.checkpoint  # shared by all ranks and attempts; may not exist yet
         self._attempt = folder.attempt(attempt)
         self._objective = objective or Objective(())
-        self._last_earlier_step = max((line.step for line in folder.read_metrics().values), default=None)
+        earlier = folder.read_metrics().values
+        self._last_earlier_step = max((line.step for line in earlier), default=None)
+        self._last_report = self._newest_with_objective(earlier)
+        self._has_reported = self._is_last_reported = False
         self._stop_calls = 0
         self._chief_answers: list[State | None] = []  # answers of the chief that this rank has read
         self._answers_offset = 0
@@ -79,11 +82,12 @@ class Trial:
         if self.world.is_chief:
             Confusion(subset, [*classes], [[int(count) for count in row] for row in matrix]).write(self.folder)
 
-    def report(self, metrics: Mapping[str, float], step: int, partial: bool = False) -> None:
+    def report(self, metrics: Mapping[str, float], step: int, partial: bool = False, last: bool = False) -> None:
         """Record the metrics of one step, usually an epoch: they reach the dashboard and the pruner within seconds.
 
         If an earlier attempt reported the step, its values stay. Only the chief of several ranks records. `partial`
-        metrics, for example those of a part of an epoch, may lack the objective.
+        metrics, for example those of a part of an epoch, may lack the objective. `last`: with this step the trial is
+        complete, and these metrics are its result if its process is killed before it returns another one.
 
         Raises:
             TypeError: a metric is not one number, or the step is not a whole number.
@@ -98,9 +102,38 @@ class Trial:
         if self.world.is_chief:
             print(f"step {step}  " + "  ".join(f"{name}={value:.5g}" for name, value in values.items()), flush=True)
             if self._last_earlier_step is None or step > self._last_earlier_step:
-                self._attempt.trial.append_metrics(MetricsLine(step, now(), values))
+                result = self._reported_result(values) if last else None
+                self._attempt.trial.append_metrics(MetricsLine(step, now(), values, result))
+        self._last_report = values
+        self._has_reported = True
+        self._is_last_reported = last
         if not partial or set(self._objective.names) <= values.keys():
             read_objective(values, self._objective, step)
+
+    @property
+    def unreported_since(self) -> int | None:
+        """Return the last step of earlier attempts, if this attempt has reported nothing; else None."""
+        return None if self._has_reported else self._last_earlier_step
+
+    def _reported_result(self, metrics: dict[str, float]) -> list[float] | None:
+        """Return the objective's values among the last step's metrics; None if these metrics are no result."""
+        names = self._objective.names
+        present = [metrics[name] for name in names if name in metrics]
+        is_whole = len(present) == len(names) or not self._objective.needed
+        return present if names and is_whole and all(map(math.isfinite, present)) else None
+
+    @property
+    def last_report(self) -> dict[str, float]:
+        """Return the metrics that this attempt reported last; before its first report, those of earlier attempts.
+
+        A training that resumes with nothing left to train returns them as its result. Empty before any report.
+        """
+        return dict(self._last_report)
+
+    def _newest_with_objective(self, lines: Sequence[MetricsLine]) -> dict[str, float]:
+        """Return the newest metrics that have the objective, if it is named, because others are of a part of a step."""
+        names = set(self._objective.names) if self._objective.named else set()
+        return next((line.metrics for line in reversed(lines) if names <= line.metrics.keys()), {})
 
     def limit_gpu_memory(self) -> None:
         """Set PyTorch to allocate at most this trial's part of a shared GPU: hydra.launcher.trials_per_gpu.
@@ -114,12 +147,13 @@ class Trial:
     def should_stop(self) -> bool:
         """Return whether to end after the current epoch, because the trial was pruned or cancelled.
 
+        A trial that has reported its last step need not stop.
         All ranks get the same answer at the same call, so all ranks must call equally often. Ranks other than the
         chief wait for the chief's answer. Raises RankLost if there is no answer within `world.timeout_s`.
         """
         self._stop_calls += 1
         if self.world.is_chief and not self._is_stopped:
-            reason = self._attempt.stop_requested()
+            reason = None if self._is_last_reported else self._attempt.stop_requested()
             if reason or self.world.size > 1:
                 self._attempt.append_stop_answer(reason)
             self._is_stopped = reason is not None

@@ -4,7 +4,7 @@ Each file has one writer, and is written aside and renamed, or appended a whole 
 
     .hydra/                 the composed config and its overrides, written by Hydra             (trial)
     trial.json              the trial's number and params, copied from the journal              (driver)
-    metrics.jsonl           one line an epoch: {"step", "time", "metrics"}                      (chief)
+    metrics.jsonl           one line an epoch: {"step", "time", "metrics"}, "result" in the last (chief)
     system_metrics.jsonl    one line a sample: {"step", "time", "metrics"}                      (chief)
     system_metrics.<r>.jsonl    the same on each other node, by rank r, its first process       (rank)
     notes.json              notes for readers of the results, see `Trial.note`                  (chief)
@@ -50,6 +50,7 @@ from sweeps.trial.times import is_time, now, parse_time, read_time
 from sweeps.trial.usage import measure
 
 _READABLE = 0o644  # because the trial may belong to another user than the person who ends it
+_ENDED_FROM_OUTSIDE = {State.LOST, State.TIMED_OUT, State.CANCELLED}
 _REQUESTED = ("cores", "mem_gb", "nodes", "ranks")
 Note = str | list[str] | dict[str, float]  # a sentence, names, or numbers to show beside metrics of the same names
 
@@ -65,7 +66,7 @@ class TrialFolder:
         return self.path / "checkpoint"
 
     def append_metrics(self, line: MetricsLine, name: str = METRICS) -> None:
-        append_lines(self.path / name, [asdict(line)])
+        append_lines(self.path / name, [line.as_json()])
 
     def read_metrics(self, offset: int = 0, name: str = METRICS) -> Lines:
         """Return the whole lines (`MetricsLine`) from byte `offset` on, and the count of damaged lines."""
@@ -248,10 +249,20 @@ class AttemptFolder:
         except CorruptFile as error:
             quarantine(self.path / "end.json")
             end = Outcome(State.LOST, str(error))
-        end = self._complete(end, ended or now())
+        end = self._complete(self._with_reported_result(end), ended or now())
         self.path.mkdir(parents=True, exist_ok=True)  # because the user may have deleted the folder
         write_once(self.path / "end.json", json.dumps(end.as_json()))
         return self.end() or end
+
+    def _with_reported_result(self, end: Outcome) -> Outcome:
+        """Return the outcome; that of the trial's last step if the process was ended after it had reported it."""
+        if end.state not in _ENDED_FROM_OUTSIDE:
+            return end
+        results = [line for line in self.trial.read_metrics().values if line.result is not None]
+        if not results:
+            return end
+        last = results[-1]
+        return replace(end, state=State.COMPLETED, error="", objective=last.result, metrics=last.metrics)
 
     def last_written(self) -> float:
         """Return when the attempt last wrote a file, in seconds since 1970."""

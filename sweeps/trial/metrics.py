@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweeps.files import Lines
 from sweeps.trial.times import is_time
@@ -30,6 +30,11 @@ class MetricsLine:
     step: int
     time: float
     metrics: dict[str, float]
+    result: list[float] | None = None  # value of each objective, if the trial is complete with this step
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the content of the line. Only the last step has a result."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
     @classmethod
     def parse(cls, line: bytes) -> "MetricsLine":
@@ -38,7 +43,10 @@ class MetricsLine:
         step, reported = int(content["step"]), float(content["time"])
         if abs(step) >= _MAX_INT64 or not is_time(reported):
             raise ValueError(f"step {step} exceeds 64 bits, or {reported} is no time")
-        return cls(step, reported, metrics)
+        result = content.get("result")
+        if result is not None:
+            result = [float(value) for value in result]
+        return cls(step, reported, metrics, result)
 
 
 @dataclass

@@ -69,6 +69,7 @@ def run_trial(sent: SentJob, began: float, world: World | None = None) -> Outcom
             returned = JobReturn(typed_words(job.config.hydra, "task"), status=JobStatus.FAILED, _return_value=error)
     # Only the chief's return value counts, because many other ranks return nothing.
     end = outcome_of_job(returned, job.objective if world.is_chief else None, attempt.stop_reason())
+    end = _with_hint(end, active_trials[attempt.path])
     # Here, because a worker may give the trial a larger part of its GPU than it was queued with.
     end = replace(end, gpus=share()) if share() < 1 else end
     end.seconds.update(starting=max(0.0, started - began), training=now() - started)
@@ -77,6 +78,17 @@ def run_trial(sent: SentJob, began: float, world: World | None = None) -> Outcom
     if job.job_return is not None:
         write_whole(job.job_return, pack(returned), sync=False)
     return attempt.close(replace(end, node=os.environ.get("SLURMD_NODENAME", "")))
+
+
+def _with_hint(end: Outcome, trial: Trial) -> Outcome:
+    """Return the outcome; if a resumed attempt failed before its first report, with a possible cause."""
+    if end.state is not State.FAILED or trial.unreported_since is None:
+        return end
+    hint = (
+        f"an earlier attempt reported step {trial.unreported_since}, this one reported nothing. "
+        "If nothing was left to train, return trial.last_report"
+    )
+    return replace(end, error=f"{end.error}; {hint}")
 
 
 def _end_early(attempt: AttemptFolder, world: World, error: BaseException) -> Outcome:

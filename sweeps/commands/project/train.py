@@ -19,7 +19,7 @@ def main(cfg: DictConfig) -> dict[str, float]:
         epoch, w = int(saved.read_text().split()[0]), float(saved.read_text().split()[1])
     while epoch < cfg.epochs and not trial.should_stop():
         epoch, w = epoch + 1, w - cfg.lr * 2 * (w - 3)
-        trial.report({"loss": (w - 3) ** 2}, step=epoch)
+        trial.report({"loss": (w - 3) ** 2}, step=epoch, last=epoch == cfg.epochs)
         saved.parent.mkdir(exist_ok=True)
         saved.with_suffix(".new").write_text(f"{epoch} {w!r}")
         saved.with_suffix(".new").replace(saved)
