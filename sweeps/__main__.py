@@ -8,6 +8,7 @@ from sweeps.commands.disk_errors import explain
 from sweeps.errors import ExitCode, UserError
 from sweeps.results.console import SafeConsole
 from sweeps.results.terminal import escape_unencodable
+from sweeps.streams import open_closed_streams
 
 # All modules are imported, because each adds its commands to the app.
 __all__ = ["best", "bundle", "compare", "exclude", "init", "listing", "main", "remove", "reports", "resume", "stop"]
@@ -15,6 +16,7 @@ __all__ += ["ui"]
 
 
 def main() -> None:
+    open_closed_streams()
     escape_unencodable()
     neighbours.warn()
     gc.disable()  # because reading a long study makes many objects, but no garbage

@@ -66,6 +66,9 @@ class SweeperConf(OfSweepers):
     memory_axes: list[str] = field(default_factory=list)
     """Keys that memory grows with, or key/key, as in '[batch_size/gpus,model.filters]'. After an out-of-memory trial,
     skip points that need at least as much on each axis and are otherwise equal."""
+    may_change: list[str] = field(default_factory=list)
+    """Keys with which the study may resume changed, because no result of a trial that ended depends on them: paths,
+    numbers of workers."""
     start: list[dict[str, Any]] = field(default_factory=list)
     """Warm start: points to try first: '[{lr: 0.001, batch_size: 64}]'. The sampler chooses any omitted params."""
     learn_from: list[str] = field(default_factory=list)

@@ -81,7 +81,7 @@ def test_heavy_library_is_imported_by_allowed_files_only(module: str, allowed: t
 @pytest.mark.parametrize(
     "package, allowed",
     [
-        ("hydra_plugins", {"study", "launchers", "settings", "errors", "neighbours", *_HYDRA}),
+        ("hydra_plugins", {"study", "launchers", "settings", "errors", "neighbours", "streams", *_HYDRA}),
         ("commands", {"study", "choose", "results", "tracking", "launchers", "record", "trial", *BASE}),
         ("study", {"choose", "launchers", "tracking", "results", "record", "trial", *BASE}),
         ("choose", {"record", "trial", *BASE}),

@@ -31,6 +31,7 @@ from sweeps.hydra_functions import extend_grammar
 from sweeps.hydra_parts import drop_stored, on_command_line, register_resolver, show_traceback, typed_words
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf, read
+from sweeps.streams import open_closed_streams
 from sweeps.study import help as sweeps_help
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ for _name, (_ours, _plugin) in LAUNCHERS.items():
     if find_spec(f"hydra_plugins.{_plugin}") is None:
         _store(group="hydra/launcher", name=_name, node={"defaults": [_ours, "_self_"]}, provider="sweepyard")
 
+open_closed_streams()  # here, because Hydra loads its plugins before it or the app opens a file
 extend_grammar()
 register_resolver("sweepyard.help", sweeps_help.text, replace=True)
 

@@ -5,7 +5,7 @@ import json
 import shlex
 import sys
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from pkgutil import resolve_name
@@ -33,7 +33,7 @@ DONE = "done"
 """The file with the reason why a study is done early, such as a target that was reached."""
 ARCHIVE = "archive"
 """The folder of archived studies, beside the studies' folders."""
-_MAY_CHANGE = {"sweeper/grid": ("memory_axes", "refit", "refit_all_data"), "launcher/local": ("preload",)}
+_MAY_CHANGE = {"sweeper/grid": ("memory_axes", "may_change", "refit", "refit_all_data"), "launcher/local": ("preload",)}
 """Settings that change no result, and so may change between two commands, like the keys that they follow."""
 _SAMPLER = "hydra.sweeper.sampler"
 _TPE, _DEFAULT = "optuna.samplers.TPESampler", "sweeps.choose.sampler.build.DefaultSampler"
@@ -62,6 +62,7 @@ class Definition:
     size: int | None = None  # number of points of the search space; None if far more than trials
     version: int = 1  # version of the study's files; version 1 had its trials in Optuna's journal
     extended: list[dict[str, Any]] = field(default_factory=list)  # by whom, at which time, and by which values
+    may_change: list[str] = field(default_factory=list)  # keys of `config` with which the study may resume changed
 
     @property
     def listed(self) -> list[Point]:
@@ -81,12 +82,13 @@ class Definition:
     def differences(self, other: "Definition") -> dict[str, str]:
         """Return the differences of `other` from this study, in words, by the key of each."""
         old, new = self._identity(), other._identity()
+        free = {*self.may_change, *other.may_change} - {*self.parameters, *other.parameters}
         if self.version == 1 and _TPE in old.get(_SAMPLER, "") and _DEFAULT in new.get(_SAMPLER, ""):
             old[_SAMPLER] = old[_SAMPLER].replace(_TPE, _DEFAULT)  # because version 1 had this name for our sampler
         return {
             key: f"{key}={' was '.join(short_difference(new.get(key, '(nothing)'), old.get(key, '(nothing)')))}"
             for key in old | new
-            if not _is_same(key, old.get(key), new.get(key))
+            if key not in free and not _is_same(key, old.get(key), new.get(key))
         }
 
     def _identity(self) -> dict[str, str]:
@@ -124,6 +126,7 @@ def define(
         seed_key=settings.seed_key,
         size=size,
         version=VERSION,
+        may_change=settings.may_change,
     )
 
 
@@ -162,11 +165,19 @@ def write_or_check(folder: Path, new: Definition, extend: bool) -> str:
         old = new
         mended = f"{error}. This command defines the study anew (old file: {quarantine(file).name})"
     refuse_differences(folder, old, new, extend)
-    if extend or old is new:
-        write_whole(file, json.dumps(asdict(add_extension(old, new)), indent=1))
+    is_other = extend or old is new
+    definition = add_extension(old, new) if is_other else _with_free_changes(old, new)
+    if is_other or definition is not old:
+        write_whole(file, json.dumps(asdict(definition), indent=1))
         with suppress(OSError):  # because not every disk has modes
             file.chmod(file.stat().st_mode & ~0o022)  # because `resume` runs the command in it
     return mended
+
+
+def _with_free_changes(old: Definition, new: Definition) -> Definition:
+    """Return the definition with the values and the command that a resumed study changed as `may_change` allows."""
+    config = {**old.config, **{key: new.config[key] for key in new.may_change if key in new.config}}
+    return old if config == old.config else replace(old, command=new.command, config=config)
 
 
 def refuse_differences(folder: Path, old: Definition, new: Definition, extend: bool) -> None:

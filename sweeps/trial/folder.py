@@ -45,12 +45,11 @@ from sweeps.files import (
     write_whole,
 )
 from sweeps.trial.job import Outcome, Request, State
-from sweeps.trial.metrics import METRICS, MetricsLine
+from sweeps.trial.metrics import METRICS, MetricsLine, with_reported_result
 from sweeps.trial.times import is_time, now, parse_time, read_time
 from sweeps.trial.usage import measure
 
 _READABLE = 0o644  # because the trial may belong to another user than the person who ends it
-_ENDED_FROM_OUTSIDE = {State.LOST, State.TIMED_OUT, State.CANCELLED}
 _REQUESTED = ("cores", "mem_gb", "nodes", "ranks")
 Note = str | list[str] | dict[str, float]  # a sentence, names, or numbers to show beside metrics of the same names
 
@@ -249,27 +248,18 @@ class AttemptFolder:
         except CorruptFile as error:
             quarantine(self.path / "end.json")
             end = Outcome(State.LOST, str(error))
-        end = self._complete(self._with_reported_result(end), ended or now())
+        lines = self.trial.read_metrics().values
+        end = self._complete(with_reported_result(end, lines), lines, ended or now())
         self.path.mkdir(parents=True, exist_ok=True)  # because the user may have deleted the folder
         write_once(self.path / "end.json", json.dumps(end.as_json()))
         return self.end() or end
-
-    def _with_reported_result(self, end: Outcome) -> Outcome:
-        """Return the outcome; that of the trial's last step if the process was ended after it had reported it."""
-        if end.state not in _ENDED_FROM_OUTSIDE:
-            return end
-        results = [line for line in self.trial.read_metrics().values if line.result is not None]
-        if not results:
-            return end
-        last = results[-1]
-        return replace(end, state=State.COMPLETED, error="", objective=last.result, metrics=last.metrics)
 
     def last_written(self) -> float:
         """Return when the attempt last wrote a file, in seconds since 1970."""
         files = [self.path, *self.path.iterdir(), *self.trial.path.glob("*metrics.jsonl")]
         return max(file.stat().st_mtime for file in files if file.name[0] != ".")
 
-    def _complete(self, end: Outcome, ended: float) -> Outcome:
+    def _complete(self, end: Outcome, lines: list[MetricsLine], ended: float) -> Outcome:
         """Return the outcome with its times, resources and energy."""
         began = self.began()
         note: dict[str, float] = {"asked": began or ended, "gpus": 0.0, "idle_slot_s": 0.0}
@@ -297,7 +287,7 @@ class AttemptFolder:
         if began is None:
             return end
         # Each line is progress, because a step that an earlier attempt reported is not reported again.
-        progress_times = [line.time for line in self.trial.read_metrics().values]
+        progress_times = [line.time for line in lines]
         progress_times += [file.stat().st_mtime for file in self.trial.checkpoint.glob("*")]
         advanced = max(progress_times, default=0.0) >= began
         usage, factor = measure(self.trial.usage(), began), note.get("co2_g_per_kwh")

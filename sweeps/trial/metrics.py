@@ -1,10 +1,12 @@
 """The lines of a trial's metrics files, their reader, and the names of files and system metrics."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sweeps.files import Lines
+from sweeps.trial.job import Outcome, State
 from sweeps.trial.times import is_time
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ GPU, CPU = "system/gpu_", "system/cpu_"  # prefixes of system metrics; the numbe
 POWER, USE = "power_usage_watts", "utilization_percentage"  # suffixes of system metrics
 OWN_MEMORY = "memory_usage_percentage"  # suffix of the part (%) of a shared GPU's memory that the trial uses
 
+_ENDED_FROM_OUTSIDE = {State.LOST, State.TIMED_OUT, State.CANCELLED}
 _MAX_INT64 = 2**63  # because databases store steps in 64 bits
 
 
@@ -47,6 +50,16 @@ class MetricsLine:
         if result is not None:
             result = [float(value) for value in result]
         return cls(step, reported, metrics, result)
+
+
+def with_reported_result(end: Outcome, lines: Sequence[MetricsLine]) -> Outcome:
+    """Return the outcome; that of the trial's last step if the process was ended after it had reported that step."""
+    results = [line for line in lines if line.result is not None]
+    if end.state not in _ENDED_FROM_OUTSIDE or not results:
+        return end
+    last = results[-1]
+    objective = last.result or []
+    return replace(end, state=State.COMPLETED, error="", objective=objective, metrics=last.metrics)
 
 
 @dataclass

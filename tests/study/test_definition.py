@@ -96,11 +96,23 @@ def test_another_study_is_refused_with_the_differences(
         {"tracking": False},
         {"config": {"tracking": {"uri": "elsewhere"}}},
         {"config": {"trainer": {"preload": ["torch"]}}},
+        {"config": {"lr": 0.2}, "may_change": ["lr"]},
     ],
 )
 def test_settings_that_may_change_on_resume(tmp_path: Path, changes: dict[str, object]) -> None:
     write_or_check(tmp_path, make(), extend=False)
     assert write_or_check(tmp_path, make(**changes), extend=False) == ""  # type: ignore[arg-type]
+
+
+def test_changed_value_and_command_are_kept_for_the_next_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_or_check(tmp_path, make(may_change=["lr"]), extend=False)
+    monkeypatch.setattr("sys.orig_argv", ["python", "app.py", "-m", "x=1,2", "lr=0.2"])
+    write_or_check(tmp_path, make(config={"lr": 0.2}, may_change=["lr"]), extend=False)
+    assert (read(tmp_path).config["lr"], read(tmp_path).command[-1]) == ("0.2", "lr=0.2")
+    with pytest.raises(UserError, match="model"):
+        write_or_check(tmp_path, make(config={"lr": 0.2, "model": 3}, may_change=["lr"]), extend=False)
 
 
 @pytest.mark.parametrize(

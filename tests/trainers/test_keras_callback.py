@@ -11,13 +11,16 @@ X = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
 Y = X.sum(axis=1, keepdims=True)
 
 
-def fit(trial: Recorder, epochs: int = 5) -> keras.Model:
+def fit(
+    trial: Recorder, epochs: int = 5, interval_s: float = 10.0, *callbacks: keras.callbacks.Callback
+) -> keras.Model:
     """Train a model as a user's own training function does."""
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "tanh"), keras.layers.Dense(1)])
     model.compile(keras.optimizers.Adam(0.01), "mse")
     options = {"validation_split": 0.25, "shuffle": False, "verbose": 0}
-    model.fit(X, Y, epochs=epochs, callbacks=[ReportToTrial(trial)], **options)
+    report = ReportToTrial(trial, checkpoint_interval_s=interval_s)
+    model.fit(X, Y, epochs=epochs, callbacks=[*callbacks, report], **options)
     return model
 
 
@@ -45,10 +48,28 @@ def test_a_stopped_training_resumes_from_its_checkpoint(tmp_path: Path) -> None:
 
 
 def test_a_training_that_had_ended_trains_no_further(tmp_path: Path) -> None:
-    fit(Recorder(tmp_path, stop_after=5))
+    first = fit(Recorder(tmp_path, stop_after=5), interval_s=0.0).history.history
     recorder = Recorder(tmp_path)
-    fit(recorder)
+    history = fit(recorder).history.history
     assert recorder.steps == []
+    assert history == first
+    assert len(history["val_loss"]) == 5
+
+
+def test_history_of_a_resumed_training_is_that_of_all_epochs(tmp_path: Path) -> None:
+    stopped = fit(Recorder(tmp_path, stop_after=2)).history.history
+    history = fit(Recorder(tmp_path)).history.history
+    assert len(stopped["val_loss"]) == 2
+    assert history["val_loss"][:2] == stopped["val_loss"]
+    assert len(history["val_loss"]) == len(history["loss"]) == 5
+
+
+def test_training_that_had_stopped_early_trains_no_further(tmp_path: Path) -> None:
+    early = keras.callbacks.EarlyStopping("val_loss", patience=1, mode="max")  # which gets lower
+    first = fit(Recorder(tmp_path), 5, 10.0, early).history.history
+    recorder = Recorder(tmp_path)
+    assert fit(recorder).history.history == first
+    assert (recorder.steps, len(first["val_loss"])) == ([], 2)
 
 
 def test_a_second_fit_is_refused(tmp_path: Path) -> None:
