@@ -1,4 +1,4 @@
-"""Search for the largest batch that fits, by doubling, then bisection; each try runs in its own process.
+"""Search for the largest batch that fits: from an estimate of memory, by tries that each run in their own process.
 
 Lightning's BatchSizeFinder (mode "binsearch") and Accelerate's find_executable_batch_size use one process and the text
 of an error. A process that is killed for memory leaves no such text.
@@ -6,12 +6,13 @@ of an error. A process that is killed for memory leaves no such text.
 
 import json
 import math
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import trainers.quiet_tensorflow  # noqa: F401 - before tensorflow
 
@@ -22,8 +23,10 @@ import numpy as np
 import tensorflow as tf
 from omegaconf import DictConfig, OmegaConf
 
-from sweeps.trial import Trial, write_whole
+from sweeps.trial import Trial, memory, write_whole
+from sweeps.trial import gpus as trial_gpus
 from trainers import distribution, parallel
+from trainers.batch_search import MOST_TRIES, Estimate, Try, first_size, next_size
 from trainers.compiled import compile_passes, evaluation_bounds
 from trainers.config import largest_batch as answers
 from trainers.data.arrays import Data
@@ -31,24 +34,20 @@ from trainers.data.dataset import load
 from trainers.model import compile_for, network
 from trainers.phases import phases
 from trainers.schedules import plan
-from trainers.subprocess_run import OutOfMemory, cap_data, peak_gb, run_in_subprocess
+from trainers.subprocess_run import USABLE_FRACTION, OutOfMemory, cap_data, peak_gb, run_in_subprocess
 
+Result = TypeVar("Result")
+
+_USABLE_OF_GPU = 0.95
+"""Part of a GPU's memory that a training may fill, according to the estimate: CUDA takes the rest."""
 STEPS = 3
 """Training steps per try: the first step allocates memory, the next steps must fit beside it."""
 
 
-class Try(NamedTuple):
-    """The result of one batch size. Tries are ordered by batch size."""
-
-    batch_size: int
-    fits: bool
-    memory_gb: float = 0.0  # peak of the fullest GPU, or of the process; 0 = unknown
-    seconds: float = 0.0
-    words: str = ""  # evidence that the batch does not fit
-
-
 def find(cfg: DictConfig, trial: Trial) -> dict[str, float]:
-    """Find the largest batch of a configuration (trainers/config/schema.py), starting at `batch_size`.
+    """Find the largest batch of a configuration (trainers/config/schema.py), starting from an estimate of its memory.
+
+    Where no memory is known, the search starts at `batch_size` and doubles it, then bisects.
 
     Each try reports, and the search returns: largest_batch (0 = none yet), per_gpu, advised (leaves trainer.reserve
     unused), memory_gb of the largest batch, tries, and whole_training_set (1 if no larger batch is possible).
@@ -61,12 +60,13 @@ def find(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     OmegaConf.resolve(cfg)
     limit_gb, unit = answers.memory_limit_gb(), max(1, cfg.gpus)
     where = answers.machine(cfg.gpus, limit_gb)
-    rows = int(_run("before the first try", partial(_training_rows, cfg), limit_gb))
+    estimate = _run("before the first try", partial(_estimate, cfg, limit_gb, trial), limit_gb)
+    rows = estimate.rows
     maximum = max(1, min(rows, cfg.trainer.most or rows) // unit) * unit
     tries = _Tries(trial.checkpoint_folder / "tries.json", str(where))
-    print(f"batches of {unit} to {maximum} examples, on {where}", flush=True)
-    start = min(parallel.batch_size(cfg), maximum)
-    while size := next_size(tries.fits, start, unit, maximum, cfg.trainer.precision):
+    print(f"batches of {unit} to {maximum} examples, on {where}; {estimate}", flush=True)
+    start = first_size(estimate, default=parallel.batch_size(cfg))
+    while size := next_size(tries.made, start, unit, maximum, cfg.trainer.precision, estimate):
         newest = _try(cfg, size, limit_gb, trial)
         print(f"batch_size={size} {'fits' if newest.fits else 'does not fit, see tries.log'}", flush=True)
         tries.made.append(newest)
@@ -84,22 +84,6 @@ def find(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     return _result(cfg, tries, rows)
 
 
-def next_size(fits: Mapping[int, bool], start: int, unit: int, maximum: int, precision: float) -> int | None:
-    """Return the next batch size to try, a multiple of `unit`; None once the largest is known to `precision`.
-
-    fits: whether a batch size fits, for each one that was tried.
-    """
-    low = max((size for size, fit in fits.items() if fit), default=0)
-    high = min((size for size, fit in fits.items() if not fit), default=None)
-    if low >= maximum:
-        return None
-    if high is None:
-        return min(2 * low or start, maximum)
-    if high - low <= max(unit, precision * low):
-        return None
-    return max(unit, min((low + high) // 2, maximum) // unit * unit)
-
-
 class _Tries:
     """The tries of a trial so far, saved in a file. They are valid only on the same machine with the same limit."""
 
@@ -114,10 +98,6 @@ class _Tries:
             pass
         except (OSError, ValueError, TypeError, KeyError) as error:
             print(f"{file} cannot be read ({error!r}); the search restarts", flush=True)
-
-    @property
-    def fits(self) -> dict[int, bool]:
-        return {made.batch_size: made.fits for made in self.made}
 
     @property
     def largest(self) -> Try | None:
@@ -148,8 +128,8 @@ def _try(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> Tr
 
 
 def _run(
-    task: str, work: Callable[[], float], limit_gb: float | None, timeout_s: float = math.inf, log: Path | None = None
-) -> float:
+    task: str, work: Callable[[], Result], limit_gb: float | None, timeout_s: float = math.inf, log: Path | None = None
+) -> Result:
     """Run `work` in its own process and return its result; errors name the `task`."""
     try:
         return run_in_subprocess(work, limit_gb, timeout_s, log)
@@ -159,10 +139,39 @@ def _run(
         raise type(error)(f"{task}: {error}") from None
 
 
-def _training_rows(cfg: DictConfig) -> int:
-    """Return the number of training examples. Loading decodes images into the cache, so that no try waits for them."""
-    distribution.claim_gpus(cfg.gpus)
-    return len(_load(cfg).training_rows)
+def _estimate(cfg: DictConfig, limit_gb: float | None, trial: Trial) -> Estimate:
+    """Return what is known of the training before its first try: its room, its network, and what each example takes.
+
+    Loading decodes images into the cache, so that no try waits for them.
+    """
+    dataset, model, devices = _build(cfg, max(1, cfg.gpus), limit_gb, trial)
+    gradients_gb = _size_gb(model.trainable_variables)
+    outputs_gb = sum(_size_gb(_outputs(layer)) for layer in model._flatten_layers(include_self=False))
+    example_gb = 2 * outputs_gb / max(1, cfg.gpus)  # twice, because each output has a gradient
+    rows = len(dataset.training_rows)
+    if devices:
+        fixed_gb = _size_gb(model.variables) + _size_gb(model.optimizer.variables) + gradients_gb
+        part = trial_gpus.memory_fraction() or _USABLE_OF_GPU
+        return Estimate(rows, part * trial_gpus.memory_bytes() / 1e9, fixed_gb, example_gb)
+    if limit_gb is None:
+        return Estimate(rows)
+    room_gb = USABLE_FRACTION * limit_gb - memory.used_gb([os.getppid()], shared_once=True)
+    return Estimate(rows, room_gb, peak_gb() + gradients_gb, example_gb)
+
+
+def _outputs(layer: keras.Layer) -> list[Any]:
+    """Return the symbolic outputs of a layer in its network; none if it has none, or is used several times."""
+    try:
+        outputs: list[Any] = keras.tree.flatten(layer.output)
+    except (AttributeError, ValueError):
+        return []
+    return outputs
+
+
+def _size_gb(tensors: Iterable[Any]) -> float:
+    """Return the memory of variables, or of the outputs for one example, whose shape begins with None."""
+    sizes = [math.prod(size or 1 for size in tensor.shape) * tf.as_dtype(tensor.dtype).size for tensor in tensors]
+    return float(sum(sizes)) / 1e9
 
 
 def _load(cfg: DictConfig) -> Data:
@@ -171,6 +180,19 @@ def _load(cfg: DictConfig) -> Data:
 
 def _measure_training(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> float:
     """Start a training as trainers/trainer.py does, in its last phase, and return its peak memory in GB."""
+    dataset, model, devices = _build(cfg, size, limit_gb, trial)
+    train_pass, evaluate = compile_passes(model, dataset, cfg.seed)
+    train_pass(np.resize(dataset.training_rows, STEPS * size), size)
+    sizes = {name: len(subset.rows) for name, subset in dataset.subsets.items() if name != "training"}
+    if sizes:
+        evaluate(max(sizes, key=sizes.__getitem__))
+    if devices:
+        return float(max(tf.config.experimental.get_memory_info(device)["peak"] for device in devices)) / 1e9
+    return peak_gb()
+
+
+def _build(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> tuple[Data, keras.Model, list[str]]:
+    """Return the data of a training, its compiled model in the last phase, and its GPUs."""
     devices = distribution.claim_gpus(cfg.gpus)
     if not devices:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
@@ -183,14 +205,7 @@ def _measure_training(cfg: DictConfig, size: int, limit_gb: float | None, trial:
     with distribution.strategy(devices, trial.world).scope():
         model = network(cfg, dataset)
         compile_for(model, cfg, dataset, planned, phases(cfg, planned)[-1])
-    train_pass, evaluate = compile_passes(model, dataset, cfg.seed)
-    train_pass(np.resize(dataset.training_rows, STEPS * size), size)
-    sizes = {name: len(subset.rows) for name, subset in dataset.subsets.items() if name != "training"}
-    if sizes:
-        evaluate(max(sizes, key=sizes.__getitem__))
-    if devices:
-        return float(max(tf.config.experimental.get_memory_info(device)["peak"] for device in devices)) / 1e9
-    return peak_gb()
+    return dataset, model, devices
 
 
 def _shrink_evaluation(dataset: Data, devices: int) -> Data:
@@ -239,7 +254,9 @@ def _save(cfg: DictConfig, tries: _Tries, where: str | None) -> None:
 def _describe(cfg: DictConfig, tries: _Tries, rows: int) -> str:
     result, too_large = _result(cfg, tries, rows), tries.too_large
     fits = f"batch_size={result['largest_batch']} fits with gpus={cfg.gpus} ({result['memory_gb']:.3g} GB)"
+    tried = f"tried: {', '.join(str(made.batch_size) for made in tries.made)}"
     if too_large:
         advice = f"with {cfg.trainer.reserve:.0%} in reserve: batch_size={result['advised']}"
-        return f"{fits}, {too_large.batch_size} does not; {advice}"
-    return f"{'the whole training set' if result['whole_training_set'] else 'trainer.most'} fits: {fits}"
+        most = f", at most {MOST_TRIES} sizes" if len(tries.made) >= MOST_TRIES else ""
+        return f"{fits}, {too_large.batch_size} does not; {advice} ({tried}{most})"
+    return f"{'the whole training set' if result['whole_training_set'] else 'trainer.most'} fits: {fits} ({tried})"

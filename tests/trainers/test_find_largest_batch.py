@@ -16,9 +16,11 @@ from sweeps.trial.job import World
 from tests.composing import CONF
 from tests.trainers.recorder import Recorder, compose
 from trainers import largest_batch
+from trainers.batch_search import MOST_TRIES, Estimate, Try, first_size
+from trainers.batch_search import next_size as next_of
 from trainers.config import largest_batch as kept
 from trainers.data.arrays import Data
-from trainers.largest_batch import find, next_size
+from trainers.largest_batch import find
 from trainers.subprocess_run import OutOfMemory, run_in_subprocess
 
 LIMITS: list[tuple[int, int, int, int]] = [  # the largest size that fits, start, unit and most
@@ -27,6 +29,11 @@ LIMITS: list[tuple[int, int, int, int]] = [  # the largest size that fits, start
     *[(fits, 1250, 1, 1250) for fits in (1, 5, 700, 1249, 1250)],
     *[(fits, 7, 7, 7) for fits in (7, 8)],
 ]
+
+
+def next_size(tried: dict[int, bool], start: int, unit: int, most: int, precision: float) -> int | None:
+    tries = [Try(size, fit) for size, fit in tried.items()]
+    return next_of(tries, start, unit, most, precision, Estimate(most))
 
 
 def search(fits: int, start: int, unit: int, most: int, precision: float = 0.06) -> dict[int, bool]:
@@ -71,6 +78,34 @@ def test_search_resumes_from_any_tried_batches() -> None:
     for made in range(len(whole)):
         part = dict(list(whole.items())[:made])
         assert next_size(part, 32, 1, 50_000, 0.06) == list(whole)[made]
+
+
+def search_by_memory(room_gb: float, example_gb: float, guess: float, unit: int, most: int) -> list[Try]:
+    """Search where a training takes 1 GB and memory for each example, which the estimate has times `guess`."""
+    estimate = Estimate(most, room_gb, 1.0, example_gb * guess)
+    start, tries = first_size(estimate, 32), list[Try]()
+    while size := next_of(tries, start, unit, most, 0.06, estimate):
+        memory_gb = 1 + size * example_gb
+        assert size not in [tried.batch_size for tried in tries]
+        tries.append(Try(size, memory_gb <= room_gb, memory_gb if memory_gb <= room_gb else 0.0))
+    return tries
+
+
+@pytest.mark.parametrize("unit", [1, 4])
+@pytest.mark.parametrize("example_gb", [1.0, 0.1, 0.007, 1e-4, 1e-6])
+@pytest.mark.parametrize(("guess", "most_tries"), [(1.0, 3), (0.25, 7), (4.0, 6)])
+def test_estimate_shortens_the_search(guess: float, most_tries: int, example_gb: float, unit: int) -> None:
+    tries = search_by_memory(8.5, example_gb, guess, unit, 60_000)
+    largest = max(tried.batch_size for tried in tries if tried.fits)
+    truth = min(int(7.5 / example_gb), 60_000) // unit * unit
+    assert truth - largest < max(unit, 0.06 * largest) or largest == truth
+    assert len(tries) <= most_tries < MOST_TRIES
+
+
+def test_number_of_tries_is_bounded() -> None:
+    tries = [Try(10 + i, True) for i in range(MOST_TRIES - 1)] + [Try(1000, False)]
+    assert next_of(tries, 32, 1, 60_000, 0.06, Estimate(60_000)) is None
+    assert next_of([Try(1000 - i, False) for i in range(30)], 32, 1, 60_000, 0.06, Estimate(60_000)) == 485
 
 
 @pytest.mark.parametrize(
@@ -132,7 +167,7 @@ def tries(monkeypatch: pytest.MonkeyPatch, limited: None) -> list[int]:
         return work()
 
     monkeypatch.setattr(largest_batch, "_measure_training", train)
-    monkeypatch.setattr(largest_batch, "_training_rows", lambda cfg: 1250)
+    monkeypatch.setattr(largest_batch, "_estimate", lambda *_: Estimate(1250))
     monkeypatch.setattr(largest_batch, "run_in_subprocess", here)
     return made
 
@@ -158,7 +193,7 @@ def test_a_trial_reports_each_try_and_returns_the_largest(tries: list[int], tmp_
     assert set(expected) <= set(trial.reported[0])
     assert trial.notes["largest batch"] == (
         "batch_size=288 fits with gpus=0 (0.288 GB), 304 does not; with 10% in reserve: batch_size=259 "
-        "(batch_size=304: there is no room)"
+        f"(tried: {', '.join(map(str, FOUND))}) (batch_size=304: there is no room)"
     )
 
 
@@ -209,7 +244,7 @@ def test_search_starts_with_the_memory_of_one_gpu(
 def test_search_ends_if_every_batch_fits(
     tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: str, words: str
 ) -> None:
-    monkeypatch.setattr(largest_batch, "_training_rows", lambda cfg: 250)
+    monkeypatch.setattr(largest_batch, "_estimate", lambda *_: Estimate(250))
     trial = Trial(tmp_path)
     result = find(search_of(f"trainer.most={most}"), trial)  # type: ignore[arg-type]
     assert result["largest_batch"] == result["advised"] == (200 if most == "200" else 250)
