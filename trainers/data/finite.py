@@ -23,7 +23,8 @@ def check_blocks(
     first, value, count, start = 0, 0.0, 0, 0
     for block in blocks:
         with np.errstate(invalid="ignore"):
-            is_wrong = ~(np.abs(block) <= _LARGEST)
+            wide = block.astype(np.promote_types(block.dtype, np.float32), copy=False)  # float16 cannot hold the limit
+            is_wrong = ~(np.abs(wide) <= _LARGEST)
         wrong_here = int(np.count_nonzero(is_wrong))
         if wrong_here and not count:
             position = int(np.argmax(is_wrong))

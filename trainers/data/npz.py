@@ -53,8 +53,7 @@ def _describe(path: str, classes: bool, mtime_ns: int) -> Headers:
     for part, inputs, outputs in (("train", x, y), ("test", x_test, y_test)):
         if inputs[0] != outputs[0]:
             raise ValueError(f"dataset.path={path}: x_{part} has {inputs[0]} rows, but y_{part} has {outputs[0]}")
-    if x[1:] != x_test[1:]:
-        raise ValueError(f"dataset.path={path}: an example of x_train has shape {x[1:]}, but of x_test {x_test[1:]}")
+    _check_inputs(path, headers)
     if classes:
         try:
             with np.load(path, allow_pickle=False) as arrays:
@@ -63,6 +62,28 @@ def _describe(path: str, classes: bool, mtime_ns: int) -> Headers:
             raise ValueError(f"dataset.path={path} is damaged: its labels cannot be read ({error})") from None
         labels.read(f"dataset.path={path}", y_train, y_test)
     return headers
+
+
+def _check_inputs(path: str, headers: Headers) -> None:
+    """Raise ValueError unless the examples of x_train and x_test are alike."""
+    (rows, *shape), dtype = headers["x_train"]
+    (_, *test_shape), test_dtype = headers["x_test"]
+    if shape != test_shape:
+        raise ValueError(
+            f"dataset.path={path}: an example of x_train has shape {tuple(shape)}, but of x_test {tuple(test_shape)}"
+        )
+    if not shape:
+        raise ValueError(
+            f"dataset.path={path}: x_train has shape ({rows},), and no axis of inputs.\n"
+            "Store x_train[:, None] and x_test[:, None]"
+        )
+    pixels = "x_train" if dtype == np.uint8 else "x_test"
+    other = "x_test" if pixels == "x_train" else "x_train"
+    if (dtype == np.uint8) != (test_dtype == np.uint8):
+        raise ValueError(
+            f"dataset.path={path}: {pixels} is uint8, whose values are divided by 255, but {other} is "
+            f"{headers[other][1]}, whose values are not.\nStore both as uint8, or both as float32 of one scale"
+        )
 
 
 def check_values(path: str) -> None:

@@ -38,6 +38,9 @@ def test_rows_of_a_good_file(save: object, tmp_path: Path) -> None:
         ({"x_test": X[:0], "y_test": Y[:0]}, "x_test is empty"),
         ({"x_train": np.float32(1)}, "x_train is empty"),
         ({"y_train": np.array([{}] * 40)}, "y_train contains pickled objects, which are never loaded"),
+        ({"x_train": X[:, 0, 0], "x_test": X[:7, 0, 0]}, "x_train has shape (40,), and no axis of inputs"),
+        ({"x_train": X / 255}, "x_test is uint8, whose values are divided by 255, but x_train is float64"),
+        ({"x_test": X[:7] / 255}, "x_train is uint8, whose values are divided by 255, but x_test is float64"),
     ],
 )
 def test_errors_inside_an_npz(changes: dict[str, object], message: str, tmp_path: Path) -> None:
