@@ -1,6 +1,7 @@
 """A table of points: CSV as programs write it, with commas, semicolons or tabs."""
 
 import csv
+import io
 from collections import Counter
 from pathlib import Path
 
@@ -23,6 +24,8 @@ def read(path: Path, setting: str, example: str) -> list[Row]:
         content = path.read_bytes()
         text = content.decode("utf-16" if content.startswith(_UTF_16) else "utf-8-sig")
         separator = _separator(text)
+        if "\0" in text:
+            raise csv.Error("it contains a zero byte")
         lines = _split(text, separator)
     except FileNotFoundError as error:
         raise UserError(f"{source}: there is no such file.\nType a list, as in {example}, or a CSV file") from error
@@ -47,12 +50,15 @@ def _separator(text: str) -> str:
 
 def _split(text: str, separator: str) -> list[tuple[int, Cells]]:
     """Return number and cells of each line that is not empty."""
-    reader = csv.reader(text.splitlines(keepends=True), delimiter=separator, skipinitialspace=True)
+    file = io.StringIO(text, newline="")  # because str.splitlines ends lines at form feeds, too
+    reader = csv.reader(file, delimiter=separator, skipinitialspace=True)
     lines: list[tuple[int, Cells]] = []
     for cells in reader:
         stripped = [cell.strip() for cell in cells]
         if any(stripped):
             lines.append((reader.line_num, stripped))
+        if text.count('"') % 2 and any("\n" in cell for cell in cells):
+            raise csv.Error(f"a quote before line {reader.line_num} is not closed")
     return lines
 
 

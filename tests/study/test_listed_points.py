@@ -105,6 +105,8 @@ def test_tables_of_other_programs(tmp_path: Path, content: str, encoding: str) -
         ("0.1,1\n0.2,2\n", r"first line has the value 0\.1, and no key\.\nAdd a header"),
         ("learning rate,b\n1,2\n", r"'learning rate' is no key, because it contains a space\.\n"),
         ("a,b\n1\n", r"line 2 has 1 of 2 cells\.\nLeave a cell empty"),
+        ('a,b\n1,"x\n2,y\n', r"a quote before line 3 is not closed\.\nUse CSV"),
+        ("a\n1\0\n", r"it contains a zero byte\.\nUse CSV"),
         ("a,b\n1,2\n\n1,2,3\n", r"line 4 has more cells than the header\.\nQuote"),
     ],
 )
