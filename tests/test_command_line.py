@@ -165,11 +165,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
         ["zip(...): '[1,2]' has no key.\nType, for example: 'opt=zip(optimizer=[adam,sgd], lr=[0.001,0.1])'"],
     ),
     ("lr=zip(1,2)", SWEPT, ["'1' has no key.\nType, for example: 'lr_and_more=zip("]),
-    (
-        "opt=zip(lr=[1,2],btach_size=[3,4])",
-        SWEPT,
-        ["Did you mean 'batch_size'?\nType in its place: batch_size\n"],
-    ),
+    ("opt=zip(lr=[1,2],btach_size=[3,4])", SWEPT, ["Did you mean 'batch_size'?\nType in its place: batch_size\n"]),
     (
         "opt=zip(optimizer=[adam,sgd],optimizer.beta_2=[0.1,0.2])",
         SWEPT,

@@ -172,8 +172,8 @@ def write_or_check(folder: Path, new: Definition, extend: bool) -> str:
 def refuse_differences(folder: Path, old: Definition, new: Definition, extend: bool) -> None:
     """Raise UserError with the first differences if a command is of another study, or does not only extend it."""
     differences = old.differences(new)
+    removals = {key: explain_removal(old, new, key, partial(sweeps_line, folder=folder)) for key in differences}
     if extend:
-        removals = {key: explain_removal(old, new, key, partial(sweeps_line, folder=folder)) for key in differences}
         differences = {key: difference for key, difference in differences.items() if removals[key]}
         if differences and FIXED not in removals.values():
             raise UserError(next(filter(None, removals.values())))
@@ -183,9 +183,11 @@ def refuse_differences(folder: Path, old: Definition, new: Definition, extend: b
         advice = f"1. choose {another_study(new, folder)},"
         if extend:
             shown += f". {FIXED}"
+        if FIXED in removals.values():
             advice += f" or 2. {restart}"
         else:
-            advice += f" 2. {restart}, or 3. to add values or trials, add hydra.sweeper.extend=true"
+            to_extend = "to add values or trials, keep the earlier ones, and add hydra.sweeper.extend=true"
+            advice += f" 2. {restart}, or 3. {to_extend}"
         raise UserError(f"study {new.name} was started with other values: {shown}\nEither {advice}")
 
 

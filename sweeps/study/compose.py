@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Any
@@ -115,6 +116,8 @@ def check(config: DictConfig, starts: bool = False) -> None:
             _check_ranks(config, hydra.launcher)
         if starts and hydra is not None:
             refuse_conflicts(hydra)
+            if whole is not None:
+                _refuse_other_gpus(config, hydra.launcher)
         if starts and whole is not None:
             whole.check_here()
     except (ValueError, TypeError, OSError, OmegaConfBaseException) as error:
@@ -160,6 +163,30 @@ def _check_ranks(config: DictConfig, launcher: DictConfig) -> None:
             )
         if count != 1:
             raise UserError(f"{name}={count}: this launcher starts one process.\nUse hydra/launcher=local, or slurm")
+
+
+def _refuse_other_gpus(config: DictConfig, launcher: DictConfig) -> None:
+    """Raise UserError if the launcher would request other GPUs than the app's key for GPUs asks for."""
+    key = by_default("launcher/local", "gpus_per_node")
+    count, launched = _count(config, key), launcher.get("gpus_per_node")
+    if None not in (count, launched) and count != launched:
+        raise UserError(
+            f"hydra.launcher.gpus_per_node={launched} and {key}={count} conflict.\n"
+            f"Type {key}={launched}, and remove hydra.launcher.gpus_per_node"
+        )
+
+
+def unread_keys(config: DictConfig) -> list[str]:
+    """Return the keys that the dataclass of a config calls unread, and that no interpolation reads."""
+    content: Any = OmegaConf.to_container(config, resolve=False)
+    hydra = content.pop("hydra", {})
+    if not _offers_checks(config) or hydra.get("callbacks") or hydra.get("sweeper", {}).get("custom_search_space"):
+        return []  # because code of the app may read any key
+    whole: Any = OmegaConf.to_object(OmegaConf.masked_copy(config, [*content]))
+    # Of the overrides, because they contain the key itself, all other texts may interpolate it.
+    hydra.pop("overrides", None)
+    interpolations = " ".join(re.findall(r"\$\{[^}]*\}", f"{content} {hydra}"))
+    return [key for key in whole.unread() if not re.search(rf"\b{re.escape(key)}\b", interpolations)]
 
 
 def processes(config: DictConfig) -> int:
