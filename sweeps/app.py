@@ -38,7 +38,7 @@ from sweeps.secrets import refuse_typed
 from sweeps.settings import SINGLE_RUN_SETTINGS, LocalLauncherConf, SweeperConf, read
 from sweeps.signals import on_signals
 from sweeps.study import notify
-from sweeps.study.compose import check, processes, refuse_conflicts
+from sweeps.study.compose import check, describe_unread, processes, refuse_conflicts
 from sweeps.study.mistakes import explain, explain_lacking
 from sweeps.study.shell_words import explain_flag
 from sweeps.trial import MissingObjective, Trial, current_trial, facts, objective_of
@@ -111,6 +111,9 @@ def run(cfg: DictConfig, task: Task) -> Any:
         _refuse_sweep(typed_words(hydra, "hydra"))
         if OmegaConf.get_type(hydra.launcher) is LocalLauncherConf:  # because only it is for this machine
             Machine.here().request(whole)
+        if any(word.startswith("+") for word in typed_words(hydra, "task")):
+            for note in describe_unread(cfg, hydra):
+                print(note)
         if processes(cfg) > 1:
             raise UserError("a trial of several processes needs a launcher.\nAdd -m to the command")
         return _run_alone(cfg, task, hydra)

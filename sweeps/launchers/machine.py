@@ -41,7 +41,8 @@ class Machine:
         held = gpus_on_node(settings, gpu_count)
         rank_cores, ranks = self._cores_per_rank(settings), settings.tasks_per_node
         cores_name = "hydra.launcher.cpus_per_task" if ranks == 1 else f"{ranks} ranks of {rank_cores} cores"
-        gpus_name = "gpus" if OmegaConf.select(config, "gpus") == gpu_count else "hydra.launcher.gpus_per_node"
+        of_app = OmegaConf.select(config.hydra.launcher._get_root(), "gpus")
+        gpus_name = "gpus" if of_app == gpu_count else "hydra.launcher.gpus_per_node"
         for name, required, available, unit in (
             (gpus_name, gpu_count, len(self.gpus), "GPUs"),
             (cores_name, rank_cores * ranks, len(self.cores), "CPU cores"),

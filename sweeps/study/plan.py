@@ -24,10 +24,9 @@ from sweeps.settings import SweeperConf
 from sweeps.study import notify
 from sweeps.study.brought import Brought
 from sweeps.study.choosing import Choosing, total
-from sweeps.study.compose import Composer, unread_keys
+from sweeps.study.compose import Composer, describe_unread
 from sweeps.study.existing import check_existing
 from sweeps.study.help import at_once
-from sweeps.study.near import closest, keys
 from sweeps.study.points import Points, announce
 from sweeps.study.price import measured_price
 from sweeps.study.requests import Requests
@@ -117,7 +116,9 @@ def make(app: App, settings: SweeperConf, name: str, folder: Path, launcher: Lau
     points = Points(composer, choosing.space, trials)
     requests, left_out, checked = _check_points(points, choosing, settings, is_new)
     notes += brought.notes()
-    notes += _describe_unread(points, space, typed)
+    if any(word.startswith("+") for word in typed):
+        first = points.compose(next(iter(choosing.space.corners()), {}))
+        notes += describe_unread(first, first.hydra)
     if not is_grid(settings):
         notes += _describe_sampled(choosing.space)
     if is_new and (suggested := choosing.rehearse()):
@@ -179,7 +180,7 @@ def _check_points(
     for point in announce(checked, choosing.planned if whole_grid and not is_sampled else len(corners)):
         seeded = {**seed, **point}
         try:
-            answers.append(points.check(seeded, starts=is_new and not settings.preview))
+            answers.append(points.check(seeded, is_new and not settings.preview, is_new))
         except Infeasible as error:
             answers.append(str(error))
         except UserError as error:
@@ -270,15 +271,3 @@ def _ranges_of_one(words: Sequence[str]) -> Iterator[str]:
         if match and 0 < (span := float(match[3]) - float(match[2])) <= 1:
             step = f"{match[1]}=range({match[2]},{match[3]},{span / 2:g})"
             yield f"{word} is one value, {match[2]}, because its step is 1. For several, type a step: '{step}'"
-
-
-def _describe_unread(points: Points, space: SearchSpace, typed: Sequence[str]) -> Iterator[str]:
-    """Yield the added keys that nothing reads, and the keys that were likely meant."""
-    if not any(word.startswith("+") for word in typed):
-        return
-    config = points.compose(next(iter(space.corners()), {}))
-    for key in unread_keys(config):
-        others = [name for name in keys(config) if name != key and not name.startswith("hydra.")]
-        near = closest(key, others)
-        meant = f". Did you mean '{near}'?" if near else ""
-        yield f"+{key}: no code reads this key, so that its values change nothing{meant}"

@@ -112,13 +112,16 @@ class Config:
         training.check_several(self)
         largest_batch.check(self, rows)
 
-    def check_here(self) -> None:
-        """Raise ValueError, before trials start, for a likely mistake and for data that this machine lacks.
+    def check_typed(self) -> None:
+        """Raise ValueError, of a new study, for a likely mistake.
 
         The configuration is valid all the same, so that a study that has begun can resume.
         """
         training.check_plausible(self)
         networks.check_ignored(self.model)
+
+    def check_here(self) -> None:
+        """Raise ValueError, before trials start, for data that this machine lacks."""
         download.check(self.dataset)
         examples.check_values(self.dataset)
         download.check_weights(self.model)
