@@ -27,10 +27,10 @@ from sweeps.files import CorruptFile
 from sweeps.hydra_parts import (
     VERSION_BASE,
     let_hydra_raise,
+    refused_words,
     show_traceback,
     shows_traceback,
     typed_words,
-    unknown_flags,
 )
 from sweeps.launchers.machine import Machine
 from sweeps.record.study import StudySnapshot, TrialRecord, read_state
@@ -40,7 +40,7 @@ from sweeps.signals import on_signals
 from sweeps.study import notify
 from sweeps.study.compose import check, describe_unread, processes, refuse_conflicts
 from sweeps.study.mistakes import explain, explain_lacking
-from sweeps.study.shell_words import explain_flag
+from sweeps.study.shell_words import explain_flag, explain_order
 from sweeps.trial import MissingObjective, Trial, current_trial, facts, objective_of
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Point, State
@@ -84,9 +84,11 @@ def answer_mistakes(config_dir: Path) -> Iterator[None]:
 
 def _refuse_words(words: Sequence[str], config_dir: Path) -> None:
     """Raise UserError for mistakes that Hydra does not explain."""
-    for flag in unknown_flags(words)[:1]:
+    for word in refused_words(words)[:1]:
+        if not word.startswith("-"):
+            raise UserError(explain_order(word, sys.argv))
         with _configuration(config_dir) as config:
-            raise UserError(explain_flag(flag, words, config))
+            raise UserError(explain_flag(word, words, config))
     for word in words:
         key, sign, value = word.partition("=")
         if sign and key in ("hydra.sweeper", "hydra.launcher"):

@@ -125,12 +125,13 @@ def let_hydra_raise() -> None:
         os.environ[_ANSWERS] = "1"
 
 
-def unknown_flags(words: Sequence[str]) -> list[str]:
-    """Return the words that begin with a dash and that are none of Hydra's flags."""
+def refused_words(words: Sequence[str]) -> list[str]:
+    """Return the words that Hydra refuses: unknown flags first, and then overrides on another side of the flags."""
     parser = get_args_parser()
     parser.exit_on_error = False
     try:
-        return [word for word in parser.parse_known_args([*words])[1] if word.startswith("-")]
+        unknown = parser.parse_known_args([*words])[1]
+        return sorted(unknown, key=lambda word: not word.startswith("-"))
     except argparse.ArgumentError:  # because of -multirun, which begins with the flag -m
         return [word for word in words if re.fullmatch(r"-[a-z]{3,}(=.*)?", word)]
 

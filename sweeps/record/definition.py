@@ -246,7 +246,11 @@ def unpack_line(packed: Path) -> str:
 
 
 def suggest_study(name: str, root: Path) -> str:
-    """Return a sentence with the study of a similar name, or with all studies, newest first."""
+    """Return a sentence with the study of a similar name or at this path, or with all studies, newest first."""
+    path = Path(name).absolute().resolve()
+    if (path / _FILE).exists():
+        place = [] if path.parent == Path("multirun").resolve() else ["--root", str(path.parent)]
+        return f"Type the study's name: {shlex.join([path.name, *place])}"
     files = sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime)
     if not files:
         return "There are no studies yet. Start one with sweep.py -m"

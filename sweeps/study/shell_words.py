@@ -62,6 +62,14 @@ def explain_flag(flag: str, words: Sequence[str], config: DictConfig) -> str:
     return f"{flag}: a key is typed without dashes\nType: {sweep}{typed}"
 
 
+def explain_order(word: str, line: Sequence[str]) -> str:
+    """Return that overrides are on both sides of a flag, which Hydra refuses, and the line with the flag first."""
+    flags = [flag for flag in line if flag in _MULTIRUN][:1]
+    others = [other for other in line[1:] if other not in _MULTIRUN]
+    typed = shlex.join(["python", line[0], *flags, *others])
+    return f"{word}: all keys are typed on one side of a flag.\nType: {typed}"
+
+
 def _as_key(name: str, value: str, config: DictConfig) -> str:
     """Return the key that a flag of this name was likely meant for, with the value; empty if there is none."""
     if name in ("launcher", "sweeper"):
