@@ -117,11 +117,14 @@ def _explain_key(key: str, to_add: str, config: DictConfig) -> str:
         add = "" if closed else f"\nTo add a new key: {shlex.quote(to_add)}"
         choices = OmegaConf.select(config, "hydra.runtime.choices", default={})
         chosen = [f" with {group}={choice}" for group, choice in choices.items() if key.startswith(f"{group}.")]
-        if advice := _advise_section(key, config):
+        if key in ("sweeper", "launcher"):
+            advice = f"\nType: -m hydra/{key}={shlex.quote(value)}"
+        elif advice := _advise_section(key, config):
             word = re.split("[./]", key)[-1]
             advice = advice.replace(f"{word}=...", f"{word}={shlex.quote(value)}")  # not of another tool's name
         elif near := near_key(key, config):
-            advice = f" Did you mean '{near}'?\nType: {shlex.quote(f'{near}={value}')}"
+            typed = unit_of(near) and advise_number(near, value, whole=False)
+            advice = f" Did you mean '{near}'?\n{typed or f'Type: {shlex.quote(f"{near}={value}")}'}"
         return f"'{key}' is not in the configuration{''.join(chosen)}.{advice or advise_key(key, config) + add}"
     if to_add.partition("=")[2].startswith("{"):
         return f"'{key}' is in the configuration, without these parts\nTo add them: {shlex.quote(to_add)}"
@@ -239,6 +242,11 @@ def _advise_type(typed: str, problem: str, config: DictConfig) -> str:
         return f"\nType a list: {shlex.quote(f'{key}=[{value}]')}"
     if "is not a valid bool" in problem:
         return f".\nType {key}=true or {key}=false"
+    if "of type 'list' could" in problem and (values := value.strip("[] ")):
+        return f".\nTo sweep these values, type: -m {shlex.quote(f'{key}={values}')}"
+    kinds = re.fullmatch(r"([a-z]\w*):(\d+)", value)
+    if kinds and key.rpartition(".")[2] in ("gpus", "gpus_per_node") and "hydra.launcher.gres" in keys(config):
+        return f".\nType: {key}={kinds[2]} hydra.launcher.gres=gpu:{kinds[1]}"
     kind, example = _TYPES.get(problem.rpartition(" could not be converted to ")[2], ("", ""))
     current = OmegaConf.select(config, key, throw_on_resolution_failure=False)
     usual = _IN_UNITS.get(unit_of(key), example)
