@@ -15,7 +15,7 @@ from sweeps.hydra_functions import FUNCTIONS, ZIP
 from sweeps.record.followed import source
 from sweeps.settings import SlurmLauncherConf, suggest_setting
 from sweeps.study.near import advise_key, keys, near_choice, near_key
-from sweeps.study.shell_words import join_split
+from sweeps.study.shell_words import join_split, sweep_flag
 from sweeps.study.units import UNITS, advise_number, unit_of
 
 CONDITIONS = "hydra.sweeper.conditional_params"
@@ -36,6 +36,7 @@ _TYPES = {"Float": ("a number", "0.1"), "Integer": ("a whole number", "1")}  # O
 _IN_UNITS = {"gb": "8", "min": "60", "hours": "8", "s": "60"}
 """Examples for keys with a unit."""
 _NO_NUMBER = re.compile(r"Value '(.*)' of type 'str' could not be converted to (Float|Integer)")
+_NO_LIST = re.compile(r"([\w.]+)=([\w,. ]+): must be a list of .*")
 _OUT_OF_RANGE = re.compile(r"([\w.]+)=(.+): must be a (whole number|number)\b.*")
 _FOREIGN_FUNCTIONS = {
     **dict.fromkeys(("loguniform", "log_uniform"), "tag(log, interval({}))"),
@@ -118,13 +119,14 @@ def _explain_key(key: str, to_add: str, config: DictConfig) -> str:
         choices = OmegaConf.select(config, "hydra.runtime.choices", default={})
         chosen = [f" with {group}={choice}" for group, choice in choices.items() if key.startswith(f"{group}.")]
         if key in ("sweeper", "launcher"):
-            advice = f"\nType: -m hydra/{key}={shlex.quote(value)}"
+            advice = f"\nType: {sweep_flag(sys.argv)}hydra/{key}={shlex.quote(value)}"
         elif advice := _advise_section(key, config):
             word = re.split("[./]", key)[-1]
             advice = advice.replace(f"{word}=...", f"{word}={shlex.quote(value)}")  # not of another tool's name
         elif near := near_key(key, config):
-            typed = unit_of(near) and advise_number(near, value, whole=False)
-            advice = f" Did you mean '{near}'?\n{typed or f'Type: {shlex.quote(f"{near}={value}")}'}"
+            as_typed = f"Type: {shlex.quote(f'{near}={value}')}"
+            in_unit = advise_number(near, value, whole=False) if unit_of(near) else ""
+            advice = f" Did you mean '{near}'?\n{in_unit or as_typed}"
         return f"'{key}' is not in the configuration{''.join(chosen)}.{advice or advise_key(key, config) + add}"
     if to_add.partition("=")[2].startswith("{"):
         return f"'{key}' is in the configuration, without these parts\nTo add them: {shlex.quote(to_add)}"
@@ -197,6 +199,8 @@ def _shorten(error: Exception, lines: list[str], config: DictConfig) -> str:
         message[0] += "." + advise_key(message[0].split("'")[1], config)
     if match := _OUT_OF_RANGE.fullmatch("\n".join(message)):
         message += [*filter(None, [advise_number(match[1], match[2], match[3] == "whole number")])]
+    elif match := _NO_LIST.fullmatch("\n".join(message)):
+        message.append(f"Type: {shlex.quote(f'{match[1]}=[{match[2]}]')}")
     return (f"{key}: " if key else "") + "\n".join(message[:2])[:_MOST_LETTERS]
 
 
@@ -243,7 +247,7 @@ def _advise_type(typed: str, problem: str, config: DictConfig) -> str:
     if "is not a valid bool" in problem:
         return f".\nType {key}=true or {key}=false"
     if "of type 'list' could" in problem and (values := value.strip("[] ")):
-        return f".\nTo sweep these values, type: -m {shlex.quote(f'{key}={values}')}"
+        return f".\nTo sweep these values, type: {sweep_flag(sys.argv)}{shlex.quote(f'{key}={values}')}"
     kinds = re.fullmatch(r"([a-z]\w*):(\d+)", value)
     if kinds and key.rpartition(".")[2] in ("gpus", "gpus_per_node") and "hydra.launcher.gres" in keys(config):
         return f".\nType: {key}={kinds[2]} hydra.launcher.gres=gpu:{kinds[1]}"

@@ -38,8 +38,8 @@ def join_split(word: str, words: Sequence[str], config: DictConfig) -> str:
         override = OverridesParser.create().parse_override(joined)
     except HydraException:
         return ""
-    is_single = override.is_sweep_override() and not any(flag in words for flag in _MULTIRUN)
-    return f"{'-m ' * is_single}{shlex.quote(joined)}"
+    flag = sweep_flag(words) if override.is_sweep_override() else ""
+    return f"{flag}{shlex.quote(joined)}"
 
 
 def explain_flag(flag: str, words: Sequence[str], config: DictConfig) -> str:
@@ -58,8 +58,13 @@ def explain_flag(flag: str, words: Sequence[str], config: DictConfig) -> str:
     if not typed:
         return f"{problem}.\nKeys are typed without dashes, as in lr=0.1; all are in --help"
     is_of_sweep = typed.startswith(("hydra.", "hydra/"))
-    sweep = "-m " if is_of_sweep and not any(word in words for word in _MULTIRUN) else ""
+    sweep = sweep_flag(words) if is_of_sweep else ""
     return f"{flag}: a key is typed without dashes\nType: {sweep}{typed}"
+
+
+def sweep_flag(words: Sequence[str]) -> str:
+    """Return the flag that a sweep needs, with a space after it; empty if it was typed."""
+    return "" if any(flag in words for flag in _MULTIRUN) else "-m "
 
 
 def explain_order(word: str, line: Sequence[str]) -> str:
