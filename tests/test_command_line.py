@@ -448,7 +448,7 @@ def test_a_choice_may_have_a_number_for_its_name(
         ("lr=range(0.1,0.3)", "is one value, 0.1, because its step is 1. For several, type a step"),
     ],
 )
-def test_values_without_effect_are_said_once(line: str, note: str, tmp_path: Path) -> None:
+def test_values_without_effect_are_reported_once(line: str, note: str, tmp_path: Path) -> None:
     done = refuse([SWEEP, *f"{GRID} {line} hydra.sweeper.preview=true".split()], tmp_path)
     assert done.code == 0, done.err
     assert done.out.count(note) == 1 if note else "no code reads" not in done.out

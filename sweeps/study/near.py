@@ -2,13 +2,11 @@
 
 import difflib
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
-from sweeps import conf
-from sweeps.record.followed import source
+from sweeps.record.followed import GROUPS, source
 from sweeps.record.plain import content
 from sweeps.settings import FOREIGN_NAMES
 from sweeps.sweeper_settings import CHOSEN
@@ -39,7 +37,7 @@ def near_choice(group: str, name: str, choices: Sequence[str]) -> str:
     """Return the choice of a group that was likely meant, as typed; empty if there is none."""
     if group == "hydra/sweeper":
         for part in CHOSEN:
-            files = Path(conf.__file__).parent.glob(f"hydra/sweeper/{part}/*.yaml")
+            files = GROUPS.glob(f"sweeper/{part}/*.yaml")
             if name in {file.stem for file in files} - {"default", "grid", "none"}:
                 return f"hydra/sweeper=optuna hydra/sweeper/{part}={name}"
     for choice, words in _WORDS_OF_CHOICES.get(group, {}).items():
