@@ -233,9 +233,7 @@ def test_impossible_request_is_refused_in_two_lines(answer: Answer, words: list[
     assert message in output
 
 
-@pytest.mark.parametrize(
-    "typed", ["status", "best", "compare", "report --table csv", "show good", "lsit", "status multirun/good"]
-)
+@pytest.mark.parametrize("typed", ["status", "compare", "show good", "lsit", "status multirun/good"])
 def test_advice_on_a_command_can_be_typed(answer: Answer, typed: str) -> None:
     code, output = answer(*typed.split())
     assert code == 2, output
