@@ -1,14 +1,19 @@
 """python -m sweeps, or sweepyard: commands for studies, with or without a running driver; see sweeps/commands/."""
 
 import gc
+import sys
+
+import typer
 
 from sweeps import neighbours
 from sweeps.commands import app, best, bundle, compare, exclude, init, listing, remove, reports, resume, stop, ui
 from sweeps.commands.disk_errors import explain
+from sweeps.commands.usage import UsageError, explain_usage
 from sweeps.errors import ExitCode, UserError
 from sweeps.results.console import SafeConsole
 from sweeps.results.terminal import escape_unencodable
 from sweeps.streams import open_closed_streams
+from sweeps.wording import printable
 
 # All modules are imported, because each adds its commands to the app.
 __all__ = ["best", "bundle", "compare", "exclude", "init", "listing", "main", "remove", "reports", "resume", "stop"]
@@ -21,7 +26,16 @@ def main() -> None:
     neighbours.warn()
     gc.disable()  # because reading a long study makes many objects, but no garbage
     try:
-        app()
+        raise SystemExit(app(standalone_mode=False))
+    except typer.Abort:
+        print("Aborted!", file=sys.stderr)
+        raise SystemExit(ExitCode.FAILED) from None
+    except UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+        else:
+            print(printable(explain_usage(error)), file=sys.stderr)
+        raise SystemExit(ExitCode.REFUSED) from None
     except (UserError, OSError) as error:
         message = explain(error) if isinstance(error, OSError) else str(error)
         SafeConsole(stderr=True, highlight=False, emoji=False).print(message, soft_wrap=True, markup=False)

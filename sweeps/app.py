@@ -24,15 +24,23 @@ from omegaconf.errors import InterpolationResolutionError
 
 from sweeps.errors import ExitCode, UserError
 from sweeps.files import CorruptFile
-from sweeps.hydra_parts import VERSION_BASE, let_hydra_raise, show_traceback, shows_traceback, typed_words
+from sweeps.hydra_parts import (
+    VERSION_BASE,
+    let_hydra_raise,
+    refused_words,
+    show_traceback,
+    shows_traceback,
+    typed_words,
+)
 from sweeps.launchers.machine import Machine
 from sweeps.record.study import StudySnapshot, TrialRecord, read_state
 from sweeps.secrets import refuse_typed
 from sweeps.settings import SINGLE_RUN_SETTINGS, LocalLauncherConf, SweeperConf, read
 from sweeps.signals import on_signals
 from sweeps.study import notify
-from sweeps.study.compose import check, processes, refuse_conflicts
+from sweeps.study.compose import check, describe_unread, processes, refuse_conflicts
 from sweeps.study.mistakes import explain, explain_lacking
+from sweeps.study.shell_words import explain_flag, explain_order
 from sweeps.trial import MissingObjective, Trial, current_trial, facts, objective_of
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Point, State
@@ -41,9 +49,6 @@ from sweeps.trial.system_metrics import sampling
 from sweeps.trial.times import now
 
 Task = Callable[[DictConfig, Trial], Any]
-_FLAGS = {"config-path", "cp", "config-name", "cn", "config-dir", "cd", "package", "p", "cfg", "c", "info", "i"}
-_FLAGS |= {"experimental-rerun", "resolve", "shell-completion", "sc"}
-"""Hydra's options that take a value."""
 
 
 @contextmanager
@@ -79,10 +84,13 @@ def answer_mistakes(config_dir: Path) -> Iterator[None]:
 
 def _refuse_words(words: Sequence[str], config_dir: Path) -> None:
     """Raise UserError for mistakes that Hydra does not explain."""
+    for word in refused_words(words)[:1]:
+        if not word.startswith("-"):
+            raise UserError(explain_order(word, sys.argv))
+        with _configuration(config_dir) as config:
+            raise UserError(explain_flag(word, words, config))
     for word in words:
         key, sign, value = word.partition("=")
-        if sign and key.startswith("-") and key.lstrip("-") not in _FLAGS:
-            raise UserError(f"{word}: a key is typed without dashes\nType: {word.lstrip('-')}")
         if sign and key in ("hydra.sweeper", "hydra.launcher"):
             raise UserError(f"{word}: a group is chosen with a slash\nType: {key.replace('.', '/')}={value}")
         if key and re.fullmatch(r"(?i)true|false|[\d.]+", value):  # because Hydra reads these as the group's value
@@ -105,6 +113,9 @@ def run(cfg: DictConfig, task: Task) -> Any:
         _refuse_sweep(typed_words(hydra, "hydra"))
         if OmegaConf.get_type(hydra.launcher) is LocalLauncherConf:  # because only it is for this machine
             Machine.here().request(whole)
+        if any(word.startswith("+") for word in typed_words(hydra, "task")):
+            for note in describe_unread(cfg, hydra):
+                print(note)
         if processes(cfg) > 1:
             raise UserError("a trial of several processes needs a launcher.\nAdd -m to the command")
         return _run_alone(cfg, task, hydra)
@@ -202,13 +213,23 @@ def _tracked(
         print(tracker.dashboard_line())
 
 
-def _explain(error: Exception, config_dir: Path) -> str:
-    """Return an error of Hydra in two lines, by the configuration with the typed choices and without typed values."""
+@contextmanager
+def _configuration(config_dir: Path) -> Iterator[DictConfig]:
+    """Yield the configuration without typed values, empty if it cannot be composed, while others can be composed."""
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(config_dir), **VERSION_BASE):
         try:
             config = compose("config", return_hydra_config=True)
-        except HydraException:  # because the configuration itself is wrong, or has another name
+        except HydraException:
+            config = DictConfig({})
+        yield config
+
+
+def _explain(error: Exception, config_dir: Path) -> str:
+    """Return an error of Hydra in two lines, by the configuration with the typed choices and without typed values."""
+    with _configuration(config_dir) as untyped:
+        config = untyped
+        if not config:  # because the configuration itself is wrong, or has another name
             return "\n".join(str(error).splitlines()[:2])
         groups = config.hydra.runtime.choices
         typed = {group: value for group, _, value in (word.partition("=") for word in sys.argv[1:])}

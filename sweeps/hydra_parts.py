@@ -10,11 +10,14 @@ ConfigStore.repo                               1.3, 1.4   holds what plugins sto
 defaults_list.Overrides.add_override           1.3, 1.4   gets the `override` lines of defaults lists
 hydra.main._run_hydra, Hydra.run, .multirun    1.3, 1.4   start the app of a program
 Plugins.instantiate_sweeper                    1.3, 1.4   starts a sweep of hydra_zen.launch
+hydra._internal.utils.get_args_parser          1.3, 1.4   knows the flags of a program
 hydra.utils.UNSAFE_DISABLE_EXECUTION_CHECKS    1.4        calls any `_target_`, as 1.3 does
 """
 
+import argparse
 import copy
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +32,7 @@ from hydra._internal import config_loader_impl
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.defaults_list import Overrides
 from hydra._internal.hydra import Hydra
+from hydra._internal.utils import get_args_parser
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.config_store import ConfigStore
 from hydra.core.default_element import GroupDefault
@@ -119,6 +123,17 @@ def let_hydra_raise() -> None:
     if not shows_traceback():
         os.environ[_FULL_ERROR] = "1"
         os.environ[_ANSWERS] = "1"
+
+
+def refused_words(words: Sequence[str]) -> list[str]:
+    """Return the words that Hydra refuses: unknown flags first, and then overrides on another side of the flags."""
+    parser = get_args_parser()
+    parser.exit_on_error = False
+    try:
+        unknown = parser.parse_known_args([*words])[1]
+        return sorted(unknown, key=lambda word: not word.startswith("-"))
+    except argparse.ArgumentError:  # because of -multirun, which begins with the flag -m
+        return [word for word in words if re.fullmatch(r"-[a-z]{3,}(=.*)?", word)]
 
 
 def shows_traceback() -> bool:

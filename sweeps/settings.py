@@ -21,7 +21,7 @@ __all__ = ["FOREIGN_NAMES", "LocalLauncherConf", "SlurmLauncherConf", "SweeperCo
 
 Settings = TypeVar("Settings", "SweeperConf", "LocalLauncherConf", "SlurmLauncherConf")
 FOREIGN_NAMES = {"time": "timeout_min", "gpus": "gpus_per_node", "cpus": "cpus_per_task", "name": "study_name"}
-FOREIGN_NAMES |= {"memory": "mem_gb", "n_workers": "n_jobs", "bayes": "gp", "bayesian": "gp"}
+FOREIGN_NAMES |= {"bs": "batch_size", "memory": "mem_gb", "n_workers": "n_jobs", "bayes": "gp", "bayesian": "gp"}
 """Names that other tools have for our settings and samplers, and that difflib does not match."""
 
 _LEAST_GB = 0.001  # because sbatch takes whole megabytes

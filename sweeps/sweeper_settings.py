@@ -118,9 +118,11 @@ class SweeperConf(OfSweepers):
         if (self.n_trials or 0) > MAX_TRIALS:
             problem = f"hydra.sweeper.n_trials={self.n_trials}: it must be at most {MAX_TRIALS}"
             raise ValueError(f"{problem}.\nType hydra.sweeper.n_trials={MAX_TRIALS}, or less")
-        if (self.max_failure_rate or 0) > 1:
+        if self.max_failure_rate is not None and self.max_failure_rate > 1:
             problem = f"hydra.sweeper.max_failure_rate={self.max_failure_rate}: it must be between 0 and 1"
-            raise ValueError(f"{problem}.\nFor one trial in ten, type: hydra.sweeper.max_failure_rate=0.1")
+            percent = self.max_failure_rate if self.max_failure_rate <= 100 else 10
+            advice = f"For {percent:g} trials in 100, type: hydra.sweeper.max_failure_rate={percent / 100:g}"
+            raise ValueError(f"{problem}.\n{advice}")
         if wrong := [direction for direction in self.directions if direction not in {"minimize", "maximize"}]:
             raise ValueError(f"hydra.sweeper.direction={wrong[0]}: unknown direction.\nChoose minimize or maximize")
         if not (count := len(self.directions)):

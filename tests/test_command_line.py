@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,8 +26,8 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("optimizer=quite_other", SWEPT, ["optimizer=quite_other does not exist", "adadelta, adagrad, adam"]),
     ("dataset=digit", SWEPT, ["dataset=digit does not exist", "dataset=digits?"]),
     ("optimzer=adam", BOTH, ["'optimzer' is not in the configuration", "'optimizer'?"]),
-    ("btach_size=8", PLAIN, ["'btach_size' is not in the configuration", "'batch_size'?", "+btach_size=8"]),
-    ("optimizer.beta2=0.9", PLAIN, ["'optimizer.beta2'", "'optimizer.beta_2'?", "+optimizer.beta2=0.9"]),
+    ("btach_size=8", PLAIN, ["'btach_size' is not in the configuration", "'batch_size'?\nType: batch_size=8\n"]),
+    ("optimizer.beta2=0.9", PLAIN, ["'optimizer.beta2'", "'optimizer.beta_2'?\nType: optimizer.beta_2=0.9\n"]),
     (
         "optimizer=sgd optimizer.beta_2=0.9",
         PLAIN,
@@ -45,7 +47,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("hydra/launcher=lokal", SWEPT, ["hydra/launcher=lokal does not exist", "hydra/launcher=local?"]),
     ("lr=0", BOTH, ["lr=0.0", "must be > 0", "try lr=0.001"]),
     ("lr=-1", PLAIN, ["lr=-1.0", "must be > 0", "try lr=0.001"]),
-    ("lr=abc", BOTH, ["lr=abc", "'abc'", "Float.\nType a number, as in lr=0.1"]),
+    ("lr=abc", BOTH, ["lr=abc", "'abc'", "Float.\nType a number, as in lr=0.001"]),
     ("lr=", PLAIN, ["lr=", "Float"]),
     ("lr=[", BOTH, ["'lr=['", "cannot be read", "key=value"]),
     ("batch_size=0", PLAIN, ["batch_size=0", ">= 1", "try batch_size=32"]),
@@ -56,7 +58,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ),
     ("batch_size=1.5", SWEPT, ["batch_size=1.5", "Integer"]),
     ("batch_size=5000", SWEPT, ["batch_size=5000", "larger than the training set (1250", "try batch_size=1024"]),
-    ("epochs=1e3", PLAIN, ["epochs=1e3", "could not be converted to Integer.\nType a whole number, as in epochs=1"]),
+    ("epochs=1e3", PLAIN, ["epochs=1e3: it must be a whole number.\nType: epochs=1000\n"]),
     ("epochs=100000000000000000", PLAIN, ["epochs=1000", "more than 1,000,000 epochs", "try epochs=100"]),
     ("steps=1000000000000000", PLAIN, ["steps=10000", "makes more than 1,000,000 epochs"]),
     ("target=97", SWEPT, ["target=97: val_accuracy is between 0 and 1; try target=0.97"]),
@@ -136,6 +138,14 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("lr=tag(log,interval(0.1,1))", SWEPT, ["lr=tag(log,interval(0.1,1)): a grid needs", "lr=0.1,1.0"]),
     ("lr=range(1,10,0)", SWEPT, ["lr=range(1,10,0)", "no end", "lr=range(1,10,2)"]),
     ("lr=range(1,inf)", SWEPT, ["lr=range(1,inf)", "no end", "lr=range(1,10,2)"]),
+    ("epochs=5,10 steps=100", SWEPT, ["epochs=5 and steps=100 are two budgets.\nRemove epochs=5, or type steps=null"]),
+    (
+        "hydra.launcher.gpus_per_node=2 hydra/launcher=slurm gpus=1",
+        SWEPT,
+        ["hydra.launcher.gpus_per_node=2 and gpus=1 conflict.\nType gpus=2, and remove hydra.launcher.gpus_per_node"],
+    ),
+    ("lr=1 -m epochs=2", PLAIN, ["epochs=2: all keys are typed on one side of a flag", "sweep.py -m lr=1 epochs=2"]),
+    ("-help", PLAIN, ["-help: there is no such flag.\nFor all settings, type: --help\n"]),
     ("lr=range(3,1)", SWEPT, ["lr=range(3,1)", "no values"]),
     ("lr=0.1,0.2,0", SWEPT, ["lr=0.0", "must be > 0"]),
     ("hydra/sweeper=optuna n_trials", PLAIN, ["n_trials", "a setting of the sweeper", "-m hydra.sweeper.n_trials="]),
@@ -165,11 +175,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
         ["zip(...): '[1,2]' has no key.\nType, for example: 'opt=zip(optimizer=[adam,sgd], lr=[0.001,0.1])'"],
     ),
     ("lr=zip(1,2)", SWEPT, ["'1' has no key.\nType, for example: 'lr_and_more=zip("]),
-    (
-        "opt=zip(lr=[1,2],btach_size=[3,4])",
-        SWEPT,
-        ["Did you mean 'batch_size'?\nTo add a new key, type in its place: +btach_size\n"],
-    ),
+    ("opt=zip(lr=[1,2],btach_size=[3,4])", SWEPT, ["Did you mean 'batch_size'?\nType in its place: batch_size\n"]),
     (
         "opt=zip(optimizer=[adam,sgd],optimizer.beta_2=[0.1,0.2])",
         SWEPT,
@@ -210,7 +216,11 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("dataset=MNIST", PLAIN, ["dataset=MNIST does not exist", "dataset=mnist?"]),
     ("dataset=./my.npz", PLAIN, ["dataset=./my.npz does not exist", "Choose one of: cifar10, digits"]),
     ("hydra/sweeper/sampler=bayes", SWEPT, ["bayes does not exist", "Did you mean hydra/sweeper/sampler=gp?"]),
-    ("hydra/sweeper=random", SWEPT, ["hydra/sweeper=random does not exist", "Choose one of: basic, grid, optuna"]),
+    (
+        "hydra/sweeper=random",
+        SWEPT,
+        ["hydra/sweeper=random does not exist", "hydra/sweeper/sampler=random?\nChoose one of: grid, optuna"],
+    ),
     ("hydra.sweeper.n_trials=100000000", SWEPT, ["hydra.sweeper.n_trials=100000000", "at most 1000000"]),
     ("trainer.preload=nothing", SWEPT, ["hydra.launcher", "list"]),
     ("n_trials=5", PLAIN, ["'n_trials' is not in the configuration", "-m hydra.sweeper.n_trials="]),
@@ -326,6 +336,58 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+# A command line, a mistake in it, and what its answer advises to type in place of the mistake
+HERE, SEARCHED, ALONE = "-m seed=1,2", "-m hydra/sweeper=optuna lr=0.1,0.01", ""
+ADVISED = [
+    (HERE, "hydra.launcher.mem_gb=512M", "hydra.launcher.mem_gb=0.5"),
+    (HERE, "hydra.launcher.timeout_min=1:30:00", "hydra.launcher.timeout_min=90"),
+    (HERE, "hydra.sweeper.max_hours=8h", "hydra.sweeper.max_hours=8"),
+    (HERE, "hydra.sweeper.max_failure_rate=20%", "hydra.sweeper.max_failure_rate=0.2"),
+    (HERE, "epochs=3k", "epochs=3000"),
+    (HERE, "dataset.validation_split=20%", "dataset.validation_split=0.2"),
+    (HERE, "optimzer=adam,sgd", "optimizer=adam,sgd"),
+    (HERE, "lr=0.1, 0.01", "lr=0.1,0.01"),
+    (HERE, "batch_size 64", "batch_size=64"),
+    (HERE, "--target 0.9", "target=0.9"),
+    (HERE, "--n-trials=3", "hydra.sweeper.n_trials=3"),
+    (HERE, "hydra/launcher=here", "hydra/launcher=local"),
+    (
+        SEARCHED,
+        "hydra.sweeper.pruner.min_resource=0 hydra/sweeper/pruner=asha",
+        "++hydra.sweeper.pruner.min_resource=auto",
+    ),
+    (SEARCHED, "hydra/sweeper=bayes", "hydra/sweeper=optuna"),
+    (SEARCHED, "hydra/sweeper=tpe", "hydra/sweeper=optuna hydra/sweeper/sampler=tpe"),
+    (SEARCHED, "--max-hours 8", "hydra.sweeper.max_hours=8"),
+    (HERE, "hydra.launcher.mem=512M", "hydra.launcher.mem_gb=0.5"),
+    (HERE, "hydra.sweeper.max_failure_rate=20", "hydra.sweeper.max_failure_rate=0.2"),
+    (ALONE, "launcher=local", "-m hydra/launcher=local"),
+    (ALONE, "lr=[0.1,0.01]", "-m lr=0.1,0.01"),
+    (ALONE, "lr=0.1 , 0.01", "-m lr=0.1,0.01"),
+    (ALONE, "--launcher local", "-m hydra/launcher=local"),
+    (ALONE, "-multirun", "-m"),
+    (ALONE, "--dry-run", "-m hydra.sweeper.preview=true"),
+]
+
+
+@pytest.mark.parametrize("line", [HERE, SEARCHED, ALONE], ids=["grid", "search", "alone"])
+def test_advice_can_be_typed(line: str, tmp_path: Path) -> None:
+    corrected = []
+    for typed_in, wrong, right in ADVISED:
+        if typed_in != line:
+            continue
+        done = refuse([SWEEP, *line.split(), *wrong.split()], tmp_path)
+        advice = re.findall(r"(?:[Tt]ype: |Did you mean )(.*?)\??$", done.err, re.MULTILINE)
+        assert done.code == 2, done.err
+        assert advice[-1:] == [right], done.err
+        corrected += [*wrong.split()[1:]] if right.startswith("++") else []
+        corrected += shlex.split(right)
+    words = [word for word in [*line.split(), *corrected] if word != "-m"]
+    done = refuse([SWEEP, "-m", *words, "hydra.sweeper.preview=true"], tmp_path)
+    assert done.code == 0, done.err
+    assert "none was started" in done.out
+
+
 @dataclass(frozen=True)
 class Mistake:
     line: str
@@ -374,6 +436,22 @@ def test_a_choice_may_have_a_number_for_its_name(
     with pytest.raises(SystemExit, match="2"), answer_mistakes(tmp_path):
         pass
     assert capsys.readouterr().err == "model=51: model is chosen by name\nChoose one of: 50\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "note"),
+    [
+        ("+optimzer=adam,sgd", "+optimzer: no code reads this key, so that its values change nothing. Did you mean"),
+        ("+trainer.patience=3", "+trainer.patience: no code reads this key"),
+        ("+base=0.1 lr=${base}", ""),
+        ("+other=1 trainer=own trainer._target_=builtins.print", ""),
+        ("lr=range(0.1,0.3)", "is one value, 0.1, because its step is 1. For several, type a step"),
+    ],
+)
+def test_values_without_effect_are_reported_once(line: str, note: str, tmp_path: Path) -> None:
+    done = refuse([SWEEP, *f"{GRID} {line} hydra.sweeper.preview=true".split()], tmp_path)
+    assert done.code == 0, done.err
+    assert done.out.count(note) == 1 if note else "no code reads" not in done.out
 
 
 def test_pickled_objects_are_never_loaded(files: Path, tmp_path: Path) -> None:

@@ -159,6 +159,14 @@ def test_trials_of_a_killed_driver_are_queued(answer: Answer) -> None:
 
 
 WRONG = [
+    (["stop"], "stop: the name of a study is missing.\nStudies: killed, failed, good"),
+    (["prune", "good", "--trial", "two"], "--trial two: it must be a whole number.\nType, for example: --trial 2"),
+    (["ui", "good", "--port=a"], "--port a: it must be a whole number.\nType, for example: --port 5000"),
+    (["list", "good"], " list takes no such word.\nSee: "),
+    (["list", "--rot"], "--rot: there is no such option.\nDid you mean --root?"),
+    (["status", "good", "--root"], "--root: its value is missing.\nSee: "),
+    (["exclude", "good"], "exclude: CONDITION is missing.\nSee: "),
+    (["frobnicate"], "frobnicate: there is no such command.\nChoose one of: best, refit"),
     (["status", "nothing"], "there is no study nothing in multirun.\nStudies: killed, failed, good"),
     (["status", "good", "--root", "nowhere"], "there is no study good in nowhere.\nThere are no studies yet. Start"),
     (["status", "goood"], "there is no study goood in multirun.\nDid you mean good?"),
@@ -193,10 +201,10 @@ WRONG = [
     (["report", "good", "--format", "gif"], "--format gif: unknown format.\nChoose among pdf, svg, png"),
     (["report", "good", "--table", "word"], "--table word: unknown format.\nChoose among latex, markdown, csv"),
     (["report", "good", "--table", "csv", "--columns", "y"], "--columns y: unknown column.\nChoose among trial, state"),
-    (["report", "good", "--columns", "x"], "--columns: for --table.\nAdd it: --table latex"),
+    (["report", "good", "--columns", "x"], "--columns needs --table.\nAdd: --table latex"),
     (["report", "good", "--table", "csv", "--classes"], "none of its best trials saved a model that predicts classes"),
     (["report", "good", "--table", "csv", "--figures", "f"], "--table and --figures conflict.\nType a command"),
-    (["report", "good", "--format", "svg"], "--format: for --figures.\nAdd it: --figures figures"),
+    (["report", "good", "--format", "svg"], "--format needs --figures.\nAdd: --figures figures"),
     (["report", "good", "--methods", "--open"], "--methods and --open conflict, because --methods writes no page"),
     (["report", "good", "--methods", "--target", "1"], "--methods and --scaling conflict.\nType a command for each"),
     (["report", "good", "--figures", "multirun/good/study.json"], "the path is a file.\nChoose a folder: --figures"),
@@ -223,6 +231,18 @@ def test_impossible_request_is_refused_in_two_lines(answer: Answer, words: list[
     assert code == 2
     assert len(output.splitlines()) <= 2
     assert message in output
+
+
+@pytest.mark.parametrize("typed", ["status", "compare", "show good", "lsit", "status multirun/good"])
+def test_advice_on_a_command_can_be_typed(answer: Answer, typed: str) -> None:
+    code, output = answer(*typed.split())
+    assert code == 2, output
+    _, advice = output.splitlines()
+    words = advice.partition(": ")[2].split()
+    commands_typed = [word for word in words if word in ("best", "compare", "list", "report", "status")]
+    words = words[words.index(commands_typed[0]) :] if commands_typed else ["status", *words]
+    code, output = answer(*words)
+    assert code == 0 or "none of its" in output, output
 
 
 def test_compare_shows_two_studies_side_by_side(answer: Answer, tmp_path: Path) -> None:
@@ -528,7 +548,7 @@ def test_resume_of_a_renamed_study_advises_moving_the_folder(studies: Path, answ
 def test_typing_mistake_is_refused_with_the_alternatives(tmp_path: Path) -> None:
     arguments: dict[str, list[str]] = {"sttaus": ["sttaus", "x"], "nothing": [], "no name": ["status"]}
     results: dict[str, Done] = run_all({name: ["-m", "sweeps", *words] for name, words in arguments.items()}, tmp_path)
-    assert "'status'" in results["sttaus"].err
+    assert results["sttaus"].err == "sttaus: there is no such command.\nType: python -m sweeps status x\n"
     assert "resume" in results["nothing"].said
-    assert "'NAME'" in results["no name"].err
+    assert "status: the name of a study is missing.\nThere are no studies yet" in results["no name"].err
     assert all(result.code == 2 for result in results.values())

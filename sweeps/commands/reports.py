@@ -109,7 +109,7 @@ def _check_options(
     for needed, options, example in (("--table", of_table, "latex"), ("--figures", of_figures, "figures")):
         typed = [option for option, value in options.items() if value]
         if typed and not outputs[needed]:
-            raise UserError(f"{typed[0]}: for {needed}.\nAdd it: {needed} {example}")
+            raise UserError(f"{typed[0]} needs {needed}.\nAdd: {needed} {example}")
         if len(typed) > 1:
             raise UserError(f"{' and '.join(typed)} conflict.\nType a command for each")
     if len(typed := [option for option, value in outputs.items() if value]) > 1:

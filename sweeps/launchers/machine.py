@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import psutil
 import pynvml
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.launchers.gpus import gpus_on_node
@@ -15,7 +15,7 @@ from sweeps.trial import gpus
 from sweeps.trial.job import Request
 
 DEFAULT_GB = 1.0  # assumed memory of a process without a limit
-_ON_A_CLUSTER = "send trials to a cluster: hydra/launcher=slurm"
+_ON_A_CLUSTER = "send trials to a cluster: -m hydra/launcher=slurm"
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,17 @@ class Machine:
         gpu_count = settings.gpus_per_node or 0
         held = gpus_on_node(settings, gpu_count)
         rank_cores, ranks = self._cores_per_rank(settings), settings.tasks_per_node
-        cores_name = "cpus_per_task" if ranks == 1 else f"{ranks} ranks of {rank_cores} cores"
+        cores_name = "hydra.launcher.cpus_per_task" if ranks == 1 else f"{ranks} ranks of {rank_cores} cores"
+        of_app = OmegaConf.select(config.hydra.launcher._get_root(), "gpus")
+        gpus_name = "gpus" if of_app == gpu_count else "hydra.launcher.gpus_per_node"
         for name, required, available, unit in (
-            ("gpus", gpu_count, len(self.gpus), "GPUs"),
+            (gpus_name, gpu_count, len(self.gpus), "GPUs"),
             (cores_name, rank_cores * ranks, len(self.cores), "CPU cores"),
-            ("mem_gb", settings.mem_gb or 0, math.floor(self.memory_gb), "GB of memory"),
+            ("hydra.launcher.mem_gb", settings.mem_gb or 0, math.floor(self.memory_gb), "GB of memory"),
         ):
             if required > available:
-                advice = f"Ask for {available} at most, or {_ON_A_CLUSTER}"
+                most = f"Type {name}={available}" if name.isidentifier() or "." in name else f"Ask for {available}"
+                advice = f"{most}{' or less' * (available > 0)}, or {_ON_A_CLUSTER}"
                 raise UserError(f"{name}={required}: this machine has {available or 'no'} {unit}.\n{advice}")
         limits = settings.mem_gb, settings.timeout_min
         return Request(held, rank_cores * ranks, *limits, ranks=ranks, co2_g_per_kwh=settings.co2_g_per_kwh)

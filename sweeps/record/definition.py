@@ -183,8 +183,8 @@ def _with_free_changes(old: Definition, new: Definition) -> Definition:
 def refuse_differences(folder: Path, old: Definition, new: Definition, extend: bool) -> None:
     """Raise UserError with the first differences if a command is of another study, or does not only extend it."""
     differences = old.differences(new)
+    removals = {key: explain_removal(old, new, key, partial(sweeps_line, folder=folder)) for key in differences}
     if extend:
-        removals = {key: explain_removal(old, new, key, partial(sweeps_line, folder=folder)) for key in differences}
         differences = {key: difference for key, difference in differences.items() if removals[key]}
         if differences and FIXED not in removals.values():
             raise UserError(next(filter(None, removals.values())))
@@ -194,9 +194,11 @@ def refuse_differences(folder: Path, old: Definition, new: Definition, extend: b
         advice = f"1. choose {another_study(new, folder)},"
         if extend:
             shown += f". {FIXED}"
+        if FIXED in removals.values():
             advice += f" or 2. {restart}"
         else:
-            advice += f" 2. {restart}, or 3. to add values or trials, add hydra.sweeper.extend=true"
+            to_extend = "to add values or trials, keep the earlier ones, and add hydra.sweeper.extend=true"
+            advice += f" 2. {restart}, or 3. {to_extend}"
         raise UserError(f"study {new.name} was started with other values: {shown}\nEither {advice}")
 
 
@@ -255,7 +257,11 @@ def unpack_line(packed: Path) -> str:
 
 
 def suggest_study(name: str, root: Path) -> str:
-    """Return a sentence with the study of a similar name, or with all studies, newest first."""
+    """Return a sentence with the study of a similar name or at this path, or with all studies, newest first."""
+    path = Path(name).absolute().resolve()
+    if (path / _FILE).exists():
+        place = [] if path.parent == Path("multirun").resolve() else ["--root", str(path.parent)]
+        return f"Type the study's name: {shlex.join([path.name, *place])}"
     files = sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime)
     if not files:
         return "There are no studies yet. Start one with sweep.py -m"

@@ -2,8 +2,10 @@
 
 import math
 import pickle
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from hydra.core.config_loader import ConfigLoader
@@ -20,6 +22,7 @@ from sweeps.hydra_parts import hydra_config
 from sweeps.record.followed import by_default, source
 from sweeps.study.brought import Brought
 from sweeps.study.mistakes import explain
+from sweeps.study.near import closest, keys
 from sweeps.trial.packing import pack_for_here
 
 
@@ -98,28 +101,41 @@ class Composer:
         return override.package is None and (isinstance(override.value(), dict) or not self._groups[key])
 
 
-def check(config: DictConfig, starts: bool = False) -> None:
+def check(config: DictConfig, starts: bool = False, is_new: bool = False) -> None:
     """Check the settings of a trial that sweepyard reads, and the whole config if its own dataclass offers checks.
 
     A dataclass with a method `check_here()` offers them: it is made of the config, and if trials will start, the method
-    is called. Any other config is left to the trial, which may never read a value that is missing or wrong here.
+    is called. Of a new study, `check_typed()` is called, if the dataclass has it, also if none starts. Any other
+    config is left to the trial, which may never read a value that is missing or wrong here.
     Raises UserError with the message of such a check; Infeasible if the config is valid but cannot run here.
     """
-    nodes = config._content
-    assert isinstance(nodes, dict)  # because the root is neither missing nor an interpolation
-    hydra: Any = nodes.pop("hydra", None)  # because the app's dataclasses have no such field
     try:
-        with hydra_config(hydra):
-            whole: Any = OmegaConf.to_object(config) if _offers_checks(config) else None
-        if hydra is not None:
-            _check_ranks(config, hydra.launcher)
-        if starts and hydra is not None:
-            refuse_conflicts(hydra)
-        if starts and whole is not None:
-            whole.check_here()
+        with _without_hydra(config) as hydra:
+            with hydra_config(hydra):
+                whole: Any = OmegaConf.to_object(config) if _offers_checks(config) else None
+            if hydra is not None:
+                _check_ranks(config, hydra.launcher)
+            if (starts or is_new) and hydra is not None:
+                refuse_conflicts(hydra)
+                if whole is not None:
+                    _refuse_other_gpus(config, hydra.launcher)
+            if (starts or is_new) and hasattr(whole, "check_typed"):
+                whole.check_typed()
+            if starts and whole is not None:
+                whole.check_here()
     except (ValueError, TypeError, OSError, OmegaConfBaseException) as error:
         kind = Infeasible if getattr(error, "infeasible", False) else UserError
         raise kind(explain(error, config)) from error
+
+
+@contextmanager
+def _without_hydra(config: DictConfig) -> Iterator[Any]:
+    """Remove Hydra's node from a config meanwhile, because the app's dataclasses have no such field. Yield the node."""
+    nodes = config._content
+    assert isinstance(nodes, dict)  # because the root is neither missing nor an interpolation
+    hydra = nodes.pop("hydra", None)
+    try:
+        yield hydra
     finally:
         if hydra is not None:
             nodes["hydra"] = hydra
@@ -160,6 +176,37 @@ def _check_ranks(config: DictConfig, launcher: DictConfig) -> None:
             )
         if count != 1:
             raise UserError(f"{name}={count}: this launcher starts one process.\nUse hydra/launcher=local, or slurm")
+
+
+def _refuse_other_gpus(config: DictConfig, launcher: DictConfig) -> None:
+    """Raise UserError if the launcher would request other GPUs than the app's key for GPUs asks for."""
+    key = by_default("launcher/local", "gpus_per_node")
+    count, launched = _count(config, key), launcher.get("gpus_per_node")
+    if None not in (count, launched) and count != launched:
+        raise UserError(
+            f"hydra.launcher.gpus_per_node={launched} and {key}={count} conflict.\n"
+            f"Type {key}={launched}, and remove hydra.launcher.gpus_per_node"
+        )
+
+
+def describe_unread(config: DictConfig, hydra: DictConfig) -> Iterator[str]:
+    """Yield the keys that the dataclass of a config calls unread, unless an interpolation reads them."""
+    if not hasattr(OmegaConf.get_type(config), "unread") or hydra.callbacks:
+        return  # because code of the app may read any key
+    if hydra.sweeper.get("custom_search_space"):
+        return
+    with _without_hydra(config):
+        whole: Any = OmegaConf.to_object(config)
+        content = OmegaConf.to_container(config, resolve=False)
+    settings: Any = OmegaConf.to_container(hydra, resolve=False)
+    settings.pop("overrides")  # because they contain the key itself
+    interpolations = " ".join(re.findall(r"\$\{[^}]*\}", f"{content} {settings}"))
+    names = [name for name in keys(config) if "." not in name]
+    for key in whole.unread():
+        if not re.search(rf"\b{re.escape(key)}\b", interpolations):
+            near = closest(key, [name for name in names if name != key])
+            meant = f". Did you mean '{near}'?" if near else ""
+            yield f"+{key}: no code reads this key, so that its values change nothing{meant}"
 
 
 def processes(config: DictConfig) -> int:

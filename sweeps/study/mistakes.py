@@ -3,8 +3,8 @@
 import difflib
 import re
 import shlex
-from collections.abc import Iterable, Sequence
-from typing import Any
+import sys
+from collections.abc import Sequence
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import OverrideParseException
@@ -13,8 +13,10 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.foreign_names import PACKAGES
 from sweeps.hydra_functions import FUNCTIONS, ZIP
 from sweeps.record.followed import source
-from sweeps.record.plain import content
-from sweeps.settings import FOREIGN_NAMES, SlurmLauncherConf, suggest_setting
+from sweeps.settings import SlurmLauncherConf, suggest_setting
+from sweeps.study.near import advise_key, keys, near_choice, near_key
+from sweeps.study.shell_words import join_split, sweep_flag
+from sweeps.study.units import UNITS, advise_number, unit_of
 
 CONDITIONS = "hydra.sweeper.conditional_params"
 _GRAMMAR = (
@@ -31,6 +33,11 @@ _LISTS = {
     "hydra.sweeper.start": ("points in braces", "[{lr: 0.001, batch_size: 64}]"),
 }
 _TYPES = {"Float": ("a number", "0.1"), "Integer": ("a whole number", "1")}  # OmegaConf's names
+_IN_UNITS = {"gb": "8", "min": "60", "hours": "8", "s": "60"}
+"""Examples for keys with a unit."""
+_NO_NUMBER = re.compile(r"Value '(.*)' of type 'str' could not be converted to (Float|Integer)")
+_NO_LIST = re.compile(r"([\w.]+)=([\w,. ]+): must be a list of .*")
+_OUT_OF_RANGE = re.compile(r"([\w.]+)=(.+): must be a (whole number|number)\b.*")
 _FOREIGN_FUNCTIONS = {
     **dict.fromkeys(("loguniform", "log_uniform"), "tag(log, interval({}))"),
     "uniform": "interval({})",
@@ -56,7 +63,7 @@ def explain(error: Exception, config: DictConfig, typed: Sequence[str] = ()) -> 
         return _explain_double(lines[0].split("'")[1], lines[2].split(": ", 1)[1].strip("'"))
     if lines[0].startswith("Error merging override"):
         word = lines[0].removeprefix("Error merging override ")
-        return f"{word}: {lines[1]}{_advise_list(word) or _advise_type(word, lines[1])}"
+        return _explain_value(word, lines[1], config)
     if lines[0].startswith("Sweeping over Hydra's configuration"):
         return _explain_hydra_sweep(lines[0].split("'", 2)[2].strip(" :'"))
     return _explain_launcher(lines) or _explain_choice(lines) or _shorten(error, lines, config)
@@ -71,17 +78,10 @@ def _explain_unreadable(error: OverrideParseException, config: DictConfig) -> st
     if section := _advise_section(word, config):
         return f"{problem}.{section}"
 
+    if joined := join_split(word, sys.argv[1:], config):
+        return f"'{word}' cannot be read, because a space begins a new word.\nType: {joined}"
     advice = _advise_list(word) or _advise_zip(word, reason, config) or _advise_function(error.message, word)
     return problem + (advice or f"\n{_GRAMMAR}")
-
-
-def closest(word: str, words: Iterable[str]) -> str:
-    """Return the word that was likely meant, or an empty string. `adma` means adam, not adamax."""
-    words = [*words]
-    foreign = [name for name in words if name == FOREIGN_NAMES.get(word)]
-    matches = difflib.get_close_matches(word, words)
-    swapped = [match for match in matches if sorted(match) == sorted(word)]
-    return next(iter([*foreign, *swapped, *matches]), "")
 
 
 def explain_lacking(
@@ -100,16 +100,34 @@ def explain_lacking(
     return f"{problem} In place of {key}={typed} type:\n{shlex.quote(declared)}"
 
 
+def _explain_value(word: str, problem: str, config: DictConfig) -> str:
+    """Return that a value has another type than its key, and a value to type."""
+    key = word.partition("=")[0]
+    match = _NO_NUMBER.fullmatch(problem)
+    if match and (advice := advise_number(key, match[1], match[2] == "Integer")):
+        unit = unit_of(key)
+        kind = _TYPES[match[2]][0] + (f" of {UNITS[unit]}" if unit else "")
+        return f"{word}: it must be {kind}.\n{advice}"
+    return f"{word}: {problem}{_advise_list(word) or _advise_type(word, problem, config)}"
+
+
 def _explain_key(key: str, to_add: str, config: DictConfig) -> str:
     if key not in keys(config):
+        value = to_add.partition("=")[2]
         closed = key.startswith(("hydra.launcher.", "hydra.sweeper.")) and "param" not in key
         add = "" if closed else f"\nTo add a new key: {shlex.quote(to_add)}"
         choices = OmegaConf.select(config, "hydra.runtime.choices", default={})
         chosen = [f" with {group}={choice}" for group, choice in choices.items() if key.startswith(f"{group}.")]
-        if advice := _advise_section(key, config):
-            word, value = re.split("[./]", key)[-1], to_add.partition("=")[2]
+        if key in ("sweeper", "launcher"):
+            advice = f"\nType: {sweep_flag(sys.argv)}hydra/{key}={shlex.quote(value)}"
+        elif advice := _advise_section(key, config):
+            word = re.split("[./]", key)[-1]
             advice = advice.replace(f"{word}=...", f"{word}={shlex.quote(value)}")  # not of another tool's name
-        return f"'{key}' is not in the configuration{''.join(chosen)}.{advice or _advise_key(key, config) + add}"
+        elif near := near_key(key, config):
+            as_typed = f"Type: {shlex.quote(f'{near}={value}')}"
+            in_unit = advise_number(near, value, whole=False) if unit_of(near) else ""
+            advice = f" Did you mean '{near}'?\n{in_unit or as_typed}"
+        return f"'{key}' is not in the configuration{''.join(chosen)}.{advice or advise_key(key, config) + add}"
     if to_add.partition("=")[2].startswith("{"):
         return f"'{key}' is in the configuration, without these parts\nTo add them: {shlex.quote(to_add)}"
     return f"'{key}' is not in the configuration. Another typed value replaces its section\nRemove one of the two"
@@ -155,8 +173,10 @@ def _explain_choice(lines: list[str]) -> str:
     if match := _NO_SUCH_CHOICE.search("\n".join(lines)):
         group, choices = match[2], [name for name in match[3].split() if not name.startswith("sweepyard_")]
         name = match[1].removeprefix(f"{group}/")
-        near = closest(name.lower().removeprefix("submitit_"), choices)
-        hint = f" Did you mean {group}={near}?" if near else ""
+        if group == "hydra/sweeper":  # because Hydra's own sweeper, basic, runs without a study
+            choices = [choice for choice in choices if choice != "basic"]
+        near = near_choice(group, name.lower().removeprefix("submitit_"), choices)
+        hint = f" Did you mean {near}?" if near else ""
         package = PACKAGES.get(name, "") if group in ("hydra/sweeper", "hydra/launcher") else ""
         install = f", or type: pip install {package}" if package else ""
         return f"{group}={name} does not exist.{hint}\nChoose one of: {', '.join(choices)}{install}"
@@ -176,7 +196,11 @@ def _shorten(error: Exception, lines: list[str], config: DictConfig) -> str:
     key = next(iter(full_keys), "") or getattr(error, "full_key", None)
     message = [line for line in lines if line and not line.startswith(_NOTES)] or [type(error).__name__]
     if message[0].startswith("Interpolation key '"):
-        message[0] += "." + _advise_key(message[0].split("'")[1], config)
+        message[0] += "." + advise_key(message[0].split("'")[1], config)
+    if match := _OUT_OF_RANGE.fullmatch("\n".join(message)):
+        message += [*filter(None, [advise_number(match[1], match[2], match[3] == "whole number")])]
+    elif match := _NO_LIST.fullmatch("\n".join(message)):
+        message.append(f"Type: {shlex.quote(f'{match[1]}=[{match[2]}]')}")
     return (f"{key}: " if key else "") + "\n".join(message[:2])[:_MOST_LETTERS]
 
 
@@ -215,14 +239,22 @@ def _advise_function(problem: str, typed: str) -> str:
     return f".\nType: {shlex.quote(f'{key}={form.format(arguments)}')}" if form else ""
 
 
-def _advise_type(typed: str, problem: str) -> str:
+def _advise_type(typed: str, problem: str, config: DictConfig) -> str:
     """Return what a key of a list or a number takes; empty for other types."""
     key, _, value = typed.partition("=")
     if "is not a ListConfig" in problem:
         return f"\nType a list: {shlex.quote(f'{key}=[{value}]')}"
     if "is not a valid bool" in problem:
         return f".\nType {key}=true or {key}=false"
+    if "of type 'list' could" in problem and (values := value.strip("[] ")):
+        return f".\nTo sweep these values, type: {sweep_flag(sys.argv)}{shlex.quote(f'{key}={values}')}"
+    kinds = re.fullmatch(r"([a-z]\w*):(\d+)", value)
+    if kinds and key.rpartition(".")[2] in ("gpus", "gpus_per_node") and "hydra.launcher.gres" in keys(config):
+        return f".\nType: {key}={kinds[2]} hydra.launcher.gres=gpu:{kinds[1]}"
     kind, example = _TYPES.get(problem.rpartition(" could not be converted to ")[2], ("", ""))
+    current = OmegaConf.select(config, key, throw_on_resolution_failure=False)
+    usual = _IN_UNITS.get(unit_of(key), example)
+    example = str(current) if isinstance(current, int | float) else usual
     return f".\nType {kind}, as in {key}={example}" if kind else ""
 
 
@@ -236,31 +268,3 @@ def _advise_section(word: str, config: DictConfig) -> str:
     sweeper = re.match(r"hydra[./]sweeper\W", typed)
     owner = "the sweeper" if sweeper else typed.split()[0] if " " in typed else "the launcher"
     return f" It is a setting of {owner}.\nType: -m {typed}"
-
-
-def _advise_key(key: str, config: DictConfig) -> str:
-    """Return the key that was likely meant, or the keys of its section; empty if there are none."""
-    names = [name for name in keys(config) if name.startswith("hydra.") == key.startswith("hydra.")]
-    section, _, last = key.rpartition(".")
-    siblings = [name for name in names if section and name.rpartition(".")[0] == section]
-    # In a section that exists only the last part is compared, because all keys share the others.
-    by_word = {name.rpartition(".")[2]: name for name in siblings} or {name: name for name in names}
-    word = last if siblings else key
-    same = [name for name in names if name.lower() == word.lower()]  # at the top level, or in another case
-    near = closest(word, by_word)
-    if same or near:
-        return f" Did you mean '{same[0] if same else source(config, by_word[near])}'?"
-    return f" Known here: {', '.join(siblings)}." if siblings else ""
-
-
-def keys(config: DictConfig) -> list[str]:
-    """Return all keys of a configuration, its sections included, as dotted names."""
-    return _dotted(content(config))
-
-
-def _dotted(node: Any, prefix: str = "") -> list[str]:
-    names = []
-    for key, value in node.items() if isinstance(node, dict) else ():
-        if not str(key).startswith("_"):
-            names += [f"{prefix}{key}", *_dotted(value, f"{prefix}{key}.")]
-    return names

@@ -24,7 +24,7 @@ from sweeps.settings import SweeperConf
 from sweeps.study import notify
 from sweeps.study.brought import Brought
 from sweeps.study.choosing import Choosing, total
-from sweeps.study.compose import Composer
+from sweeps.study.compose import Composer, describe_unread
 from sweeps.study.existing import check_existing
 from sweeps.study.help import at_once
 from sweeps.study.points import Points, announce
@@ -116,6 +116,9 @@ def make(app: App, settings: SweeperConf, name: str, folder: Path, launcher: Lau
     points = Points(composer, choosing.space, trials)
     requests, left_out, checked = _check_points(points, choosing, settings, is_new)
     notes += brought.notes()
+    if any(word.startswith("+") for word in typed):
+        first = points.compose(next(iter(choosing.space.corners()), {}))
+        notes += describe_unread(first, first.hydra)
     if not is_grid(settings):
         notes += _describe_sampled(choosing.space)
     if is_new and (suggested := choosing.rehearse()):
@@ -177,7 +180,7 @@ def _check_points(
     for point in announce(checked, choosing.planned if whole_grid and not is_sampled else len(corners)):
         seeded = {**seed, **point}
         try:
-            answers.append(points.check(seeded, starts=is_new and not settings.preview))
+            answers.append(points.check(seeded, is_new and not settings.preview, is_new))
         except Infeasible as error:
             answers.append(str(error))
         except UserError as error:
@@ -247,6 +250,7 @@ def _likely_mistakes(settings: SweeperConf, space: SearchSpace, words: Sequence[
     target, name = settings.target, settings.objectives[0]
     if target is not None and name.endswith("accuracy") and 1 < target <= 100:
         yield f"hydra.sweeper.target={target:g} is out of reach if {name} is a fraction of 1: use {target / 100:g}"
+    yield from _ranges_of_one(words)
     for parameter in space.parameters:
         if isinstance(parameter, Choice) and len(parameter.distinct) < len(parameter.values):
             values = counted(len(parameter.distinct), "value")
@@ -257,3 +261,13 @@ def _likely_mistakes(settings: SweeperConf, space: SearchSpace, words: Sequence[
         hint = "; to search, add hydra/sweeper=optuna" if is_grid(settings) else ""
         points = f"the {kind} has {counted(count, 'point')}"
         yield f"{points}: each is tried once, not hydra.sweeper.n_trials={n_trials}{hint}"
+
+
+def _ranges_of_one(words: Sequence[str]) -> Iterator[str]:
+    """Yield the typed ranges whose step leaves one value."""
+    number = r"(-?[\d.]+(?:e-?\d+)?)"
+    for word in words:
+        match = re.fullmatch(rf"(.+)=range\({number}, *{number}\)", word.replace("start=", "").replace("stop=", ""))
+        if match and 0 < (span := float(match[3]) - float(match[2])) <= 1:
+            step = f"{match[1]}=range({match[2]},{match[3]},{span / 2:g})"
+            yield f"{word} is one value, {match[2]}, because its step is 1. For several, type a step: '{step}'"

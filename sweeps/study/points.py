@@ -62,19 +62,21 @@ class Points:
             _resolve(config.hydra.launcher)
         return config
 
-    def check(self, point: Point, starts: bool = False) -> Request:
+    def check(self, point: Point, starts: bool = False, is_new: bool = False) -> Request:
         """Return what a trial of this point requests; if trials will start, after the app's own checks too.
+
+        Of a new study, check what was typed, too, also if no trial will start.
 
         Raises Infeasible if the point is valid but cannot run here, and UserError if it is not valid.
         """
-        answer = self._checked[canonical(point)] = self._request(self.compose(point), starts)
+        answer = self._checked[canonical(point)] = self._request(self.compose(point), starts, is_new)
         if isinstance(answer, str):
             raise Infeasible(answer)
         return answer
 
-    def _request(self, config: DictConfig, starts: bool = False) -> Request | str:
+    def _request(self, config: DictConfig, starts: bool = False, is_new: bool = False) -> Request | str:
         try:
-            check(config, starts)
+            check(config, starts, is_new)
         except Infeasible as error:
             return str(error)  # not the error, because its traceback would keep the configuration in memory
         return self._launch_request(config)

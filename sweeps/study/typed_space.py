@@ -1,6 +1,7 @@
 """The typed search space: how it is read, and what to type if it is wrong."""
 
 import math
+import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -22,7 +23,8 @@ from sweeps.record.study import StudySnapshot
 from sweeps.settings import SweeperConf
 from sweeps.study.compose import Composer
 from sweeps.study.listed_points import read_listed
-from sweeps.study.mistakes import CONDITIONS, closest, explain_lacking, keys
+from sweeps.study.mistakes import CONDITIONS, explain_lacking
+from sweeps.study.near import closest, keys
 from sweeps.study.written_space import words_of, words_of_grid
 from sweeps.trial.job import Point
 
@@ -264,16 +266,19 @@ def _lacking(error: UserError, space: SearchSpace, compose: Check) -> UserError 
 
 def _with_typed(error: UserError, space: SearchSpace) -> UserError:
     """Return the error with the typed values in its advice on a key, instead of the value of one point."""
+    text = str(error)
     for parameter in space.parameters:
-        key = f"+{parameter.key}"
-        for start in ("To add a new key: ", "Type: "):
-            problem, _, advice = str(error).partition(f"\n{start}")
-            if not advice.removeprefix("'").startswith(f"{key}="):
-                continue
-            if parameter.key in chain(*space.listed):
-                return UserError(f"{problem}\nTo add a new key, type in its place: {key}")
-            if not parameter.condition:
-                return UserError(f"{problem}\n{start}{shlex.quote(f'{key}={parameter.typed}')}")
+        advice = re.search(r"\n(To add a new key|Type): '?([^=\s]+)=.*$", text)
+        key = parameter.key
+        is_advised = advice and (advice[2] == f"+{key}" or text.startswith(f"'{key}' is not in"))
+        if not advice or not is_advised:
+            continue
+        problem, start, name = text[: advice.start()], advice[1], advice[2]
+        if key in chain(*space.listed):
+            new = "To add a new key, type" if start.startswith("To") else "Type"
+            return UserError(f"{problem}\n{new} in its place: {name}")
+        if not parameter.condition:
+            return UserError(f"{problem}\n{start}: {shlex.quote(f'{name}={parameter.typed}')}")
     return error
 
 

@@ -205,7 +205,7 @@ def test_misspelled_setting_is_named_with_the_nearest() -> None:
         ("HyperbandPruner", {"max_resource": 0}, r"pruner.max_resource=0: it must be 1 or more"),
         ("HyperbandPruner", {"min_resource": 9, "max_resource": 3}, r"min_resource=9 is above .*max_resource=3"),
         ("HyperbandPruner", {"max_resource": "auto", "reduction_factor": 1}, r"reduction_factor=1: it must be 2 or"),
-        ("SuccessiveHalvingPruner", {"reduction_factor": 0}, r"ValueError: .*\nChange a setting: \+\+hydra.*factor=0"),
+        ("SuccessiveHalvingPruner", {"reduction_factor": 0}, r"ValueError: .*\nType: \+\+hydra.*factor=4$"),
         ("PatientPruner", {}, r"it cannot be built: TypeError: .*\nAdd a setting with \+hydra.sweeper.pruner.NAME"),
     ],
 )

@@ -396,7 +396,7 @@ def test_programs_that_a_killed_driver_left_end_before_its_successor_starts(tmp_
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"gpus_per_node": 64}, "gpus=64: this machine has .* GPUs.\nAsk for .* at most, .*launcher=slurm"),
+        ({"gpus_per_node": 64}, "gpus_per_node=64: .* GPUs.\nType .*gpus_per_node=.*, or .*launcher=slurm"),
         ({"cpus_per_task": 4096}, "cpus_per_task=4096: this machine has .* CPU cores"),
         ({"mem_gb": 1e6}, "mem_gb=1000000.0: this machine has .* GB of memory"),
         ({"trials_per_gpu": 2}, r"trials_per_gpu=2: the trial requests no GPU\.\nAdd gpus=1 "),

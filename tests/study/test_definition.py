@@ -1,6 +1,7 @@
 """Whether a command means the study that is there; and a definition that cannot be read any more."""
 
 import json
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -81,7 +82,10 @@ def test_another_study_is_refused_with_the_differences(
     with pytest.raises(UserError, match="was started with other values: ") as caught:
         write_or_check(tmp_path, make(*lines, **changes), extend=False)  # type: ignore[arg-type]
     assert shown in str(caught.value)
-    assert "Either 1. choose another hydra.sweeper.study_name, 2. type the command" in str(caught.value)
+    assert re.search("Either 1. choose another hydra.sweeper.study_name, (or )?2. type the command", str(caught.value))
+    if "hydra.sweeper.extend=true" not in str(caught.value):
+        with pytest.raises(UserError, match="Fixed values cannot change"):
+            write_or_check(tmp_path, make(*lines, **changes), extend=True)  # type: ignore[arg-type]
     assert (tmp_path / "study.json").read_bytes() == before
 
 

@@ -63,7 +63,7 @@ def test_setting_is_printed_as_typed(config: Compose, words: tuple[str, ...], li
         ((), "Trials at a time: 6: this machine has 6 CPU cores, and each takes 1 (hydra.launcher.cpus_per_task). For"),
         (("hydra.launcher.cpus_per_task=4",), "Trials at a time: 1: this machine has 6 CPU cores, and each takes 4"),
         (("gpus=2",), "Trials at a time: 2: this machine has 4 GPUs, and each takes 2"),
-        (("gpus=8",), "gpus=8: this machine has 4 GPUs.\nAsk for 4 at most"),
+        (("gpus=8",), "gpus=8: this machine has 4 GPUs.\nType gpus=4 or less"),
         (("hydra.sweeper.n_jobs=2",), "Trials at a time: 2 (hydra.sweeper.n_jobs). There is room for 6: this"),
         (("hydra/launcher=slurm",), "Trials at a time: 256: the SLURM jobs that may be queued or running"),
         (("hydra/launcher=basic",), ""),

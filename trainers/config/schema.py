@@ -23,6 +23,8 @@ _ARGUMENTS = {
     "batch_schedule": ("batch_size", "epoch"),
 }
 """The arguments of a section's `_target_` that are not settings of the section."""
+_OF_SWEEPER = ("nodes", "ranks", "memory_axes", "refit", "refit_all_data")
+"""The trainer's settings that the sweeper and the launcher read."""
 
 
 @dataclass
@@ -110,16 +112,28 @@ class Config:
         training.check_several(self)
         largest_batch.check(self, rows)
 
-    def check_here(self) -> None:
-        """Raise ValueError, before trials start, for a likely mistake and for data that this machine lacks.
+    def check_typed(self) -> None:
+        """Raise ValueError, of a new study, for a likely mistake.
 
         The configuration is valid all the same, so that a study that has begun can resume.
         """
         training.check_plausible(self)
         networks.check_ignored(self.model)
+
+    def check_here(self) -> None:
+        """Raise ValueError, before trials start, for data that this machine lacks."""
         download.check(self.dataset)
         examples.check_values(self.dataset)
         download.check_weights(self.model)
+
+    def unread(self) -> list[str]:
+        """Return the keys that somebody added and that nothing reads; none with a trainer of the user's own."""
+        if self.trainer.get("_target_") != parallel.KERAS_TRAINER:
+            return []
+        names = [key.name for key in fields(self)]
+        settings = [*ranges.SECTIONS["trainer"], "_target_", *_OF_SWEEPER]
+        added = [f"trainer.{name}" for name in self.trainer if name not in settings]
+        return [name for name in vars(self) if name not in names] + added
 
 
 def _check_values(cfg: Config) -> None:

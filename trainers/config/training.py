@@ -125,6 +125,7 @@ def check_plausible(cfg: Any) -> None:
     """Raise ValueError for settings without effect, an objective never reported, and a val_accuracy above 1."""
     _check_reported(cfg)
     _check_typed_batch(cfg)
+    _check_typed_epochs(cfg)
     if cfg.target is not None and cfg.target > 1 and cfg.loss.get("objective") == "val_accuracy":
         hint = f"; try target={cfg.target / 100:g}" if cfg.target <= 100 else ""
         raise ValueError(f"target={cfg.target:g}: val_accuracy is between 0 and 1{hint}")
@@ -138,6 +139,15 @@ def check_plausible(cfg: Any) -> None:
                 f"{name}={warmup:g} is longer than the training (epochs={epochs}), so that lr is never reached; "
                 f"try {name}={epochs / 10:g}"
             )
+
+
+def _check_typed_epochs(cfg: Any) -> None:
+    """Raise ValueError if typed epochs have no effect, because the budget is in steps or in images."""
+    typed = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
+    budget = next((name for name in ("steps", "images") if getattr(cfg, name) is not None), "")
+    if budget and any(word.startswith("epochs=") for word in typed):
+        problem = f"epochs={cfg.epochs} and {budget}={getattr(cfg, budget)} are two budgets"
+        raise ValueError(f"{problem}.\nRemove epochs={cfg.epochs}, or type {budget}=null")
 
 
 def _check_typed_batch(cfg: Any) -> None:

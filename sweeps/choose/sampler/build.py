@@ -6,7 +6,8 @@ import math
 import shlex
 import warnings
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pkgutil import resolve_name
 from typing import Any, cast
@@ -93,12 +94,26 @@ def _explain(kind: str, conf: Mapping[str, Any], error: BaseException) -> str:
     text = (str(error).strip().splitlines() or [""])[0]
     problem = f"{section}._target_={conf['_target_']}: it cannot be built: {type(error).__name__}: {text}".rstrip(": .")
     settings.pop("seed", None)  # because it is checked before
-    typed = " ".join(shlex.quote(f"++{section}.{name}={text_of(value)}") for name, value in settings.items())
     if isinstance(error, TypeError) and "missing" in text:
         return f"{problem}.\nAdd a setting with +{section}.NAME=VALUE"
-    if typed:
-        return f"{problem}.\nChange a setting: {typed}"
+    if typed := _working_setting(conf, settings, parameters, text):
+        return f"{problem}.\nType: {shlex.quote(f'++{section}.{typed}')}"
     return f"{problem}.\nCorrect its code, or type in its place hydra/sweeper/{kind}={_USUAL[kind]}"
+
+
+def _working_setting(
+    conf: Mapping[str, Any], settings: Iterable[str], parameters: Mapping[str, inspect.Parameter], problem: str
+) -> str:
+    """Return a setting with its default, as typed, with which the sampler or the pruner can be built; empty if none."""
+    for name in sorted(settings, key=lambda name: name not in problem):  # first those that the problem names
+        parameter = parameters.get(name)
+        if parameter is None or parameter.default is parameter.empty:
+            continue
+        with suppress(Exception), warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            call_target({**conf, name: parameter.default})
+            return f"{name}={text_of(parameter.default)}"
+    return ""
 
 
 def _kind_of(target: Any, conf: Mapping[str, Any]) -> type[BaseSampler]:

@@ -1,0 +1,104 @@
+"""Mistakes in the words of `python -m sweeps`, in two lines: the problem, and what to type."""
+
+import difflib
+import re
+import shlex
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from sweeps.commands import MULTIRUN, newest_first
+from sweeps.record.definition import suggest_study
+
+UsageError: Any = typer.BadParameter.__mro__[1]
+"""The base of all errors of this kind, which has no public name."""
+_COMMANDS = {
+    "delete": "rm remove del drop clean",
+    "list": "ls studies all",
+    "status": "show info state progress top",
+    "resume": "start run continue restart retry",
+    "stop": "kill cancel abort end",
+    "ui": "dashboard mlflow view open serve",
+    "report": "page plot plots figures figure table export csv html",
+    "bundle": "pack zip share",
+    "reproduce": "rerun replay",
+}
+"""Words that people type for our commands."""
+_ENDING = ("archive", "delete", "prune", "stop")
+"""Commands that end or remove a study, of which no study is advised."""
+_KINDS = {"integer": ("a whole number", "2"), "number": ("a number", "0.9")}
+
+
+def explain_usage(error: Any) -> str:
+    """Return the problem of an error of typer, and what to type."""
+    line = error.ctx.command_path if error.ctx else "python -m sweeps"
+    message = str(error.message)
+    kind = type(error).__name__
+    if kind == "MissingParameter":
+        return _explain_missing(error, line)
+    if "No such command" in message:
+        return _explain_command(message, error.ctx)
+    advice = f"See: {line} --help"
+    if kind == "NoSuchOption":
+        problem = f"{error.option_name}: there is no such option."
+        near = difflib.get_close_matches(error.option_name, error.possibilities or [], 1)
+        advice = f"Did you mean {near[0]}?" if near else advice
+    elif kind == "BadOptionUsage":
+        problem = f"{error.option_name}: its value is missing."
+    elif kind == "BadParameter" and getattr(error, "param", None):
+        problem, advice = _explain_value(error.param, message, advice)
+    elif extra := re.search(r"unexpected extra argument.*\((.*)\)", message):
+        problem = f"{extra[1]}: {line} takes no such word."
+    else:
+        problem = message
+    return f"{problem}\n{advice}"
+
+
+def _explain_missing(error: Any, line: str) -> str:
+    """Return what is missing; of a study's name, the line with the newest study."""
+    command, param = error.ctx.info_name, error.param
+    if param.name not in ("name", "names") or command == "init":
+        word = param.metavar or param.opts[0]
+        return f"{command}: {word} is missing.\nSee: {line} --help"
+    root = Path(error.ctx.params.get("root") or MULTIRUN)
+    problem = f"{command}: the name of a study is missing"
+    needed = 2 if command == "compare" else 1
+    newest = newest_first(root)[:needed]
+    if len(newest) < needed or command in _ENDING:
+        return f"{problem}.\n{suggest_study('', root)}"
+    typed = shlex.join([*newest, *_after(command)])
+    return f"{problem}.\nFor the newest, type: {line} {typed}"
+
+
+def _after(command: str) -> list[str]:
+    """Return the words that were typed after a command."""
+    words = sys.argv[1:]
+    return words[words.index(command) + 1 :] if command in words else []
+
+
+def _explain_value(param: Any, message: str, see: str) -> tuple[str, str]:
+    """Return that the value of an option is of another kind, and an example."""
+    option = param.opts[0]
+    values = [after for word, after in pairwise(sys.argv) if word == option]
+    values += [word.partition("=")[2] for word in sys.argv if word.startswith(f"{option}=")]
+    typed = f"{option} {values[-1]}" if values else option
+    for name, (words, usual) in _KINDS.items():
+        if f"valid {name}" in message:
+            example = "5000" if option == "--port" else usual
+            return f"{typed}: it must be {words}.", f"Type, for example: {option} {example}"
+    return f"{typed}: {message.replace('Input should be', 'it must be')}", see
+
+
+def _explain_command(message: str, context: Any) -> str:
+    """Return that there is no such command, and the command that was likely meant."""
+    typed = message.split("'")[1]
+    commands = [*context.command.commands]
+    others = [command for command, words in _COMMANDS.items() if typed in words.split()]
+    problem = f"{typed}: there is no such command."
+    if near := [*others, *difflib.get_close_matches(typed, commands, 1)]:
+        line = shlex.join([near[0], *_after(typed)])
+        return f"{problem}\nType: {context.command_path} {line}"
+    return f"{problem}\nChoose one of: {', '.join(commands)}"
