@@ -9,6 +9,7 @@ from sweeps.secrets import without_password
 _CONTROLS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)?|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 LONGEST = 100
 """Maximum number of characters of a value in a line with other values."""
+_LONGEST_LINE = 500  # characters of an error in a summary
 
 
 def printable(words: str) -> str:
@@ -23,6 +24,11 @@ def reason(error: BaseException) -> str:
     if not lines:
         return name
     return lines[0] if isinstance(error, ImportError) else f"{name}: {lines[0]}"
+
+
+def one_line(words: str) -> str:
+    """Return an error of several lines in one line, without its middle if it is long. The whole error is in its log."""
+    return short(" ".join(words.split()), _LONGEST_LINE)
 
 
 def text(value: object, digits: int = 6) -> str:

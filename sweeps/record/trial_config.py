@@ -103,6 +103,14 @@ def read_launcher(folder: Path) -> dict[str, Any]:
     return {}
 
 
+def read_memory_axes(folder: Path) -> list[str]:
+    """Return the keys that memory grows with, of the study of the trial in `folder`; none if a file is damaged."""
+    with suppress(Exception):  # because a damaged file may hold anything
+        axes = OmegaConf.select(read_config(folder), "hydra.sweeper.memory_axes")
+        return [str(axis) for axis in axes or []]
+    return []
+
+
 def shared_settings(study: StudySnapshot) -> dict[str, str]:
     """Return the settings of all trials: those that no param or config group of the sweep changes, no references."""
     swept = {name.partition(" under ")[0].lstrip("+") for name in (*study.space, *parameters(study.rows))}

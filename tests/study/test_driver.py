@@ -361,6 +361,10 @@ def test_infeasible_trials_are_retried_on_request(
     Limited.most = 9
     assert states(run(launcher, sweep="x=1,2,3,4,5")) == states(extended)
     resume("--retry", "infeasible", "--trials", "3")
+    with pytest.raises(UserError, match="was started with other values"):
+        run(launcher, sweep="x=1,2,3,4,6")
+    assert states(run(launcher, sweep="x=1,2,3,4,5")) == states(extended)  # because a refused command records nothing
+    resume("--retry", "infeasible", "--trials", "3")
     assert states(run(launcher, sweep="x=1,2,3,4,5")) == ["completed"] * 2 + ["infeasible", "completed", "infeasible"]
     resume("--retry", "infeasible")
     done = run(launcher, sweep="x=1,2,3,4,5")
@@ -399,17 +403,21 @@ def test_a_folder_that_cannot_be_made(run: Run, clock: Clock, tmp_path: Path) ->
         run(FakeLauncher(trains(), clock))
 
 
+RETRY = "Correct the cause of the failed trials, then type: python -m sweeps resume s --retry failed"
+
+
 def test_a_finished_study_that_is_typed_again(run: Run, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     launcher = FakeLauncher(by_trial(trains(), t1=ends(Outcome(State.FAILED, "KeyError: 'x'"))), clock)
     run(launcher)
     out = capsys.readouterr().out
     assert "\nstudy s: 3 trials: 2 completed, 1 failed\n" in out
     assert "nothing is left to do" not in out
+    assert out.splitlines()[-1] == RETRY
     run(launcher)
     *_, what, more, retry = capsys.readouterr().out.splitlines()
     assert what == "nothing is left to do: every trial of study s had ended before."
     assert "hydra.sweeper.extend=true" in more
-    assert retry == "Retry failed trials: python -m sweeps resume s --retry failed"
+    assert retry == RETRY
     assert len(launcher.submitted) == 3
 
 
