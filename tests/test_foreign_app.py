@@ -163,11 +163,7 @@ def test_missing_objective_stops_the_study(objectives: dict[str, Done], name: st
 
 @pytest.mark.parametrize(
     ("objective", "direction"),
-    [
-        ("test_auc", ""),
-        ("logloss", "maximize"),
-        ("[accuracy,seconds]", "[minimize,minimize]"),
-    ],
+    [("test_auc", ""), ("logloss", "maximize"), ("[accuracy,seconds]", "[minimize,minimize]")],
 )
 def test_direction_against_the_name_of_a_metric_is_typed_or_refused(
     tmp_path: Path, objective: str, direction: str
@@ -443,6 +439,12 @@ def test_memory_limit_of_the_user_is_applied(tmp_path: Path) -> None:
     assert code == 1, out
     assert [row.state for row in trials(tmp_path)] == [State.COMPLETED, State.OUT_OF_MEMORY]
     assert "GB, more than hydra.launcher.mem_gb=0.5" in out
+    *_, advice = filter(None, out.splitlines())
+    assert advice.endswith("--retry out_of_memory hydra.launcher.mem_gb=1"), advice
+    _, _, typed = advice.partition(" type more of it: python ")
+    retried = lines.run(shlex.split(typed), tmp_path, {"PYTHONPATH": str(APPS.parents[1])})
+    assert retried.code == 0, retried.said
+    assert [row.state for row in trials(tmp_path)] == [State.COMPLETED] * 2
     code, out = run(tmp_path / "free", *GRID, "+eats_gb=1.2")  # more than the estimate
     assert code == 0, out
 

@@ -57,7 +57,7 @@ def _change(line: str, changes: Sequence[str]) -> str:
     """Return a command line with changed settings, each in place of its former value. Raises UserError."""
     words = shlex.split(line)
     for change in changes:
-        key, equals, _ = change.partition("=")
+        key, equals, _ = change.lstrip("+").partition("=")
         if not equals or not key.startswith(("hydra.launcher.", "hydra/launcher")):
             raise UserError(
                 f"{change}: not a setting of the launcher, and other settings make another study.\n"

@@ -152,7 +152,8 @@ class View:
             log_end = "" if trial.attempts[-1].missing_objective else _log_end(trial)
             self.say(f"trial {trial.number} {trial.state}: {one_line(trial.error)}   ({trial.name}){log_end}")
         elif not self.console.is_terminal:
-            self.say(f"trial {trial.number} {trial.state}{_params(trial)}   {result_of(trial, study) or one_line(trial.error)}")
+            end = result_of(trial, study) or one_line(trial.error)
+            self.say(f"trial {trial.number} {trial.state}{_params(trial)}   {end}")
 
     def tick(self, study: StudySnapshot, notes: list[str]) -> None:
         """Update the live view, or print new notes. Notes that differ only in numbers are printed once."""

@@ -122,7 +122,7 @@ def retry_lines(study: StudySnapshot) -> list[str]:
 
 
 def _memory_line(study: StudySnapshot, trial: TrialRecord) -> str:
-    """Return what to type for a trial that was out of memory: twice its limit, or half of what its memory grows with."""
+    """Return what to type for a trial out of memory: twice its limit, or half of what its memory grows with."""
     retry = f"{sweeps_line('resume', study.folder)} --retry {State.OUT_OF_MEMORY}"
     last = trial.attempts[-1]
     limit_gb = last.requested.get("mem_gb", 0.0) / max(1.0, last.requested.get("nodes", 1.0))

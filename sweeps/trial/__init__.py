@@ -207,8 +207,7 @@ def read_objective(metrics: dict[str, float], objective: Objective, step: int | 
             if direction and len(objective.names) == 1:
                 typed += f" hydra.sweeper.direction={direction}"
             raise MissingObjective(
-                f"the task {verb} no '{name}', which is the objective; it {verb} {present}. "
-                f"Choose one of them: {typed}"
+                f"the task {verb} no '{name}', which is the objective; it {verb} {present}. Choose one of them: {typed}"
             )
         if not math.isfinite(metrics.get(name, 0.0)):
             raise Diverged(f"{name} is {metrics[name]}" + ("" if step is None else f" at step {step}"))

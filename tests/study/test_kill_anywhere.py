@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from sweeps import __main__ as commands
+from sweeps.choose.repeats import Seeds
 from sweeps.files import read_json
 from sweeps.record.configurations import best
 from sweeps.record.definition import Definition
