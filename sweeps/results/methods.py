@@ -169,7 +169,7 @@ def _describe_config(trials: Sequence[TrialRecord], definition: Definition, shar
     words = [f"{name}={choice}" for name, choice in groups.items()]
     for name, value in definition.config.items():
         section = name.partition(".")[0]
-        is_known = name in swept or name in shared or name in groups or section in swept or value == "null"
+        is_known = name in swept or name in shared or name in groups or section in swept or value in ("null", "{}")
         is_of_choice = section in all_groups and name not in typed
         if not (is_known or is_of_choice or "${" in value or name == definition.seed_key.lstrip("+")):
             words.append(f"{name}={value}")
