@@ -1,7 +1,10 @@
 """Numbers and words in the terminal, on pages and in messages."""
 
+import math
 import re
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import takewhile
 
 from sweeps.secrets import without_password
@@ -33,6 +36,43 @@ def one_line(words: str) -> str:
 
 def text(value: object, digits: int = 6) -> str:
     return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+
+
+def without_noise(value: object) -> object:
+    """Return a number of 32 bits with the fewest digits that mean it: 0.3 for 0.30000001192092896."""
+    if not isinstance(value, float) or not math.isfinite(value):
+        return value
+    with suppress(OverflowError):  # because the number needs 64 bits
+        if _as_32_bits(value) == value:
+            shortest = (float(f"{value:.{digits}g}") for digits in range(1, 10))
+            return next((number for number in shortest if _as_32_bits(number) == value), value)
+    return value
+
+
+def _as_32_bits(value: float) -> float:
+    (number,) = struct.unpack("f", struct.pack("f", value))
+    return float(number)
+
+
+def digits_of(values: Iterable[object]) -> int:
+    """Return how many digits of numbers in a column to show: four, or up to six if four would make two equal."""
+    different = {text(value): value for value in values}
+    for digits in (4, 5):
+        if len({text(value, digits) for value in different.values()}) == len(different):
+            return digits
+    return 6
+
+
+def mean_text(mean: float, ends: tuple[float, float]) -> tuple[str, str]:
+    """Return a mean and its interval with as many digits as the interval's width supports: two of its half."""
+    low, high = ends
+    half = (high - low) / 2
+    if not (math.isfinite(half) and half > 0):
+        return text(mean), f"{text(low)} to {text(high)}"
+    digits = 1 - math.floor(math.log10(half))
+    if digits < 0 or digits > 6:  # of large numbers, and of differences that six digits do not show
+        return text(mean), f"{text(low)} to {text(high)}"
+    return f"{mean:.{digits}f}", f"{low:.{digits}f} to {high:.{digits}f}"
 
 
 def point_text(point: Mapping[str, object]) -> str:
