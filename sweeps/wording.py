@@ -55,10 +55,12 @@ def _as_32_bits(value: float) -> float:
 
 
 def digits_of(values: Iterable[object]) -> int:
-    """Return how many digits of numbers in a column to show: four, or up to six if four would make two equal."""
+    """Return how many digits of numbers in a column to show: four, or up to six if fewer would make two equal."""
     different = {text(value): value for value in values}
     for digits in (4, 5):
-        if len({text(value, digits) for value in different.values()}) == len(different):
+        shorter = {text(value, digits) for value in different.values()}
+        is_in_full = not any("e+" in words for words in shorter - different.keys())  # because 1.2e+04 is for 12345.7
+        if len(shorter) == len(different) and is_in_full:
             return digits
     return 6
 

@@ -12,7 +12,6 @@ from sweeps.record.space import quoted, text_of
 from sweeps.record.study import StudySnapshot, TrialRecord, result_of
 from sweeps.study import best
 from sweeps.trial.folder import TrialFolder
-from sweeps.wording import mean_text
 
 
 def choose_trial(study: StudySnapshot, number: int | None) -> TrialRecord:
@@ -60,7 +59,8 @@ def tags(study: StudySnapshot, trial: TrialRecord, refit: TrialRecord, overrides
     texts |= {f"refit.{name}": f"{value:.6g}" for name, value in refit.metrics.items()}
     mean = configurations.best(study)
     if mean and trial in [*mean.rows, *mean.raced] and len(mean.values) > 1:
-        texts["mean"], texts["interval"] = mean_text(fmean(mean.values), mean.interval)
+        low, high = mean.interval
+        texts |= {"mean": f"{fmean(mean.values):.6g}", "interval": f"{low:.6g} to {high:.6g}"}
     return texts
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sweeps.trial.directions import natural_direction
+from sweeps.trial.directions import is_fraction, natural_direction
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,14 @@ from sweeps.trial.directions import natural_direction
 )
 def test_last_word_of_a_name_tells_the_direction(names: str, direction: str) -> None:
     assert {name: natural_direction(name) for name in names.split()} == dict.fromkeys(names.split(), direction)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("accuracy val_acc top_5_accuracy valAccuracy roc_auc f1 f1_macro precision mean_iou dice", True),
+        ("loss r2 bleu psnr images_per_second epochs_to_accuracy accuracy_gap score @", False),
+    ],
+)
+def test_fractions_are_known_by_name(names: str, expected: bool) -> None:
+    assert {name: is_fraction(name) for name in names.split()} == dict.fromkeys(names.split(), expected)
