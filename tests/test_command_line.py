@@ -34,6 +34,8 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
         ["'optimizer.beta_2' is not in the configuration with optimizer=sgd. Known", "optimizer.weight_decay"],
     ),
     ("hydra.sweeper.objective=val_loss", SWEPT, ["val_loss would be maximized", "hydra.sweeper.direction=minimize"]),
+    ("loss.objective=loss", SWEPT, ["loss would be maximized", "Add hydra.sweeper.direction=minimize, or"]),
+    ("loss=mse hydra.sweeper.objective=val_accuracy", SWEPT, ["val_accuracy would be minimized", "direction=maximize"]),
     ("epochs=range(1,100000000)", SWEPT, ["epochs=range(1,100000000)", "more than a million", "a larger step"]),
     (f"hydra.sweeper.study_name={'x' * 300}", SWEPT, ["study_name=xxx", "at most 200 letters"]),
     ("hydra.sweeper.n_trails=3", SWEPT, ["'hydra.sweeper.n_trails'", "'hydra.sweeper.n_trials'?"]),

@@ -198,6 +198,11 @@ WRONG = [
     (["resume", "failed", "--trials", "1,9"], "no such trials to retry. It has: 2 failed"),
     (["resume", "failed", "--retry", "lost"], "no such trials to retry. It has: 2 failed, 0 diverged"),
     (["resume", "good", "--retry", "failed"], "no such trials to retry. It has: 0 failed"),
+    (["resume", "failed", "lr=3", "--retry", "failed"], "lr=3: not a setting of the launcher, and other settings make"),
+    (
+        ["resume", "failed", "--retry", "failed", "hydra.launcher.mem_gb"],
+        "Type a setting of the launcher, as in hydra.",
+    ),
     (["report", "good", "--format", "gif"], "--format gif: unknown format.\nChoose among pdf, svg, png"),
     (["report", "good", "--table", "word"], "--table word: unknown format.\nChoose among latex, markdown, csv"),
     (["report", "good", "--table", "csv", "--columns", "y"], "--columns y: unknown column.\nChoose among trial, state"),
@@ -243,6 +248,21 @@ def test_advice_on_a_command_can_be_typed(answer: Answer, typed: str) -> None:
     words = words[words.index(commands_typed[0]) :] if commands_typed else ["status", *words]
     code, output = answer(*words)
     assert code == 0 or "none of its" in output, output
+
+
+def test_resume_changes_settings_of_the_launcher(answer: Answer) -> None:
+    code, output = answer("resume", "good", "hydra/launcher=slurm", "+hydra.launcher.mem_gb=16")
+    assert code == 0
+    assert "hydra/launcher=local" not in output
+    assert " hydra/launcher=slurm +hydra.launcher.mem_gb=16" in output
+
+
+def test_status_says_how_to_retry_failed_trials(answer: Answer) -> None:
+    code, output = answer("status", "failed")
+    assert code == 0
+    retry = "Correct the cause of the failed trials, then type: python -m sweeps resume failed --retry failed"
+    assert output.splitlines()[-1] == retry
+    assert "Correct the cause" not in answer("status", "good")[1]
 
 
 def test_compare_shows_two_studies_side_by_side(answer: Answer, tmp_path: Path) -> None:

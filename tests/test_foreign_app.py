@@ -1,6 +1,7 @@
 """Studies of a foreign Hydra app, with each possible end of a task function."""
 
 import os
+import shlex
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -143,7 +144,7 @@ def test_search_over_a_function_without_result_is_refused(objectives: dict[str, 
     "name, message",
     [
         ("search for nothing", "the task returned nothing; a trial returns its objective"),
-        ("search for another", "hydra.sweeper.objective=accuracy"),
+        ("search for another", "hydra.sweeper.objective=accuracy hydra.sweeper.direction=maximize"),
         ("grid of pairs", "2 numbers for 1 objectives"),
         ("reported typo", "the task reported no 'objectiv', which is the objective; it reported objective"),
         ("returned typo", "hydra.sweeper.objective=accuracy"),
@@ -158,6 +159,30 @@ def test_missing_objective_stops_the_study(objectives: dict[str, Done], name: st
     started = [row for row in rows(done.study()) if row.attempts]
     assert len(started) <= (1 if "search" in name or "reported" in name else 2)
     assert all(row.state is State.FAILED and len(steps(row.folder)) <= 1 for row in started)
+
+
+@pytest.mark.parametrize(
+    ("objective", "direction"),
+    [("test_auc", ""), ("logloss", "maximize"), ("[accuracy,seconds]", "[minimize,minimize]")],
+)
+def test_direction_against_the_name_of_a_metric_is_typed_or_refused(
+    tmp_path: Path, objective: str, direction: str
+) -> None:
+    study = tmp_path / "conf" / "study" / "named.yaml"
+    study.parent.mkdir(parents=True)
+    setting = f"direction: {direction}" if direction else f"objective: {objective}"
+    study.write_text(f"# @package hydra.sweeper\n{setting}\n")
+    line = theirs(f"--config-dir={tmp_path}/conf", *SEARCH, "+study=named", "+x=interval(0,1)")
+    line += [f"hydra.sweeper.objective={objective}", "hydra.sweeper.preview=true"]
+    refused = refuse(line, tmp_path)
+    assert refused.code == 2, refused.said
+    problem, advice = refused.err.splitlines()
+    assert problem.endswith("d, because hydra.sweeper.direction is not typed."), problem
+    typed = [word.rstrip(",") for word in shlex.split(advice) if "direction=" in word]
+    assert len(typed) == len({*typed}) == 2
+    for word in typed:
+        done = refuse([*line, word], tmp_path)
+        assert "none was started" in done.out, done.said
 
 
 @pytest.mark.parametrize(
@@ -414,6 +439,12 @@ def test_memory_limit_of_the_user_is_applied(tmp_path: Path) -> None:
     assert code == 1, out
     assert [row.state for row in trials(tmp_path)] == [State.COMPLETED, State.OUT_OF_MEMORY]
     assert "GB, more than hydra.launcher.mem_gb=0.5" in out
+    *_, advice = filter(None, out.splitlines())
+    assert advice.endswith("--retry out_of_memory hydra.launcher.mem_gb=1"), advice
+    _, _, typed = advice.partition(" type more of it: python ")
+    retried = lines.run(shlex.split(typed), tmp_path, {"PYTHONPATH": str(APPS.parents[1])})
+    assert retried.code == 0, retried.said
+    assert [row.state for row in trials(tmp_path)] == [State.COMPLETED] * 2
     code, out = run(tmp_path / "free", *GRID, "+eats_gb=1.2")  # more than the estimate
     assert code == 0, out
 

@@ -234,7 +234,8 @@ class _Training:
 def _describe(cfg: DictConfig, planned: Plan) -> str:
     devices = f", shared by {device_settings(cfg)}" if replicas(cfg) > 1 else ""
     lr = f"; lr {cfg.lr:g} becomes {effective_lr(cfg):g} ({cfg.lr_scaling})" if effective_lr(cfg) != cfg.lr else ""
-    return f"{planned}{devices}{lr}"
+    unit = "an epoch" if cfg.trainer.get("report_every_steps") is None else "a batch"
+    return f"{planned}{devices}{lr}. In the lines below a step is {unit}"
 
 
 def _learning_rates(cfg: DictConfig) -> dict[str, float]:

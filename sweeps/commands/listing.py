@@ -36,8 +36,8 @@ def list_studies(root: Root = MULTIRUN) -> None:
             problem = explain(error) if isinstance(error, OSError) else str(error)
             problems.append(problem.splitlines()[0])
             continue
-        counts = study.count(State.PRUNED, State.INFEASIBLE), len(study.bad())
-        pruned, failed = (str(count or "") for count in counts)
+        pruned = str(study.count(State.PRUNED, State.INFEASIBLE) or "")
+        failed = str(sum(trial.state.has_failed for trial in study.rows) or "")
         table.add_row(name, f"{study.over()} of {study.total}", pruned, failed, _line(_best(study)), _line(driver))
     for file in sorted(root.glob("*/*/study.json")):
         outer = file.parents[1]
@@ -79,10 +79,20 @@ def status(name: Name, root: Root = MULTIRUN) -> None:
     show_status(study, driver, next_driver, jobs, _describe_dashboard(study, definition_))
     if study.done:
         console.print(f"done: {study.done}", soft_wrap=True)
-    elif not driver and not next_driver and study.over() < (study.total or 0):
+    elif not driver and not next_driver:
+        _say_what_is_left(study, definition_)
+
+
+def _say_what_is_left(study: StudySnapshot, definition_: Definition) -> None:
+    """Print how to resume a study without a driver, and how to retry its failed trials."""
+    from sweeps.study.closing import retry_lines
+
+    if study.over() < (study.total or 0):
         if (log := study.folder / driver_chain.LOG).exists():
             console.print(f"the log of its last driver: {relative_path(log)}", soft_wrap=True)
         console.print(f"not finished. Resume: {resume_line(definition_, study.folder)}", soft_wrap=True)
+    for line in retry_lines(study):
+        console.print(line, soft_wrap=True)
 
 
 def _describe_drivers(folder: Path) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 from sweeps.choose import manual
 from sweeps.commands import MULTIRUN, Name, Root, command, console, has_driver, read, working_folder
 from sweeps.errors import UserError
-from sweeps.files import Lock, LockHeld
+from sweeps.files import holder
 from sweeps.record import definition
 from sweeps.record.definition import Definition
 from sweeps.record.place import is_usual, resume_line
@@ -22,6 +23,10 @@ _RETRIED = ("failed", "diverged", "out_of_memory", "timed_out", "lost", "infeasi
 @command()
 def resume(
     name: Name,
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="settings of the launcher to change: hydra.launcher.mem_gb=16"),
+    ] = None,
     root: Root = MULTIRUN,
     retry: Annotated[str, typer.Option(help=f"also retry trials in some of these states: {','.join(_RETRIED)}")] = "",
     trials: Annotated[str, typer.Option(help="retry only the trials of these numbers, as in 3,7")] = "",
@@ -39,13 +44,28 @@ def resume(
         if has_driver(folder, request, "added: the study recorded the trial and starts it when a slot is free"):
             return
     if retry or trials:
-        _reopen(*read(name, root), retry or ",".join(_RETRIED), trials)
-    line = resume_line(definition_, folder)
+        _request_retries(read(name, root)[0], retry or ",".join(_RETRIED), trials)
+    line = _change(resume_line(definition_, folder), changes or [])
     definition.refuse_foreign(folder, f"cd {shlex.quote(definition_.working_folder)} && {line}")
     console.print(line, soft_wrap=True)
     os.chdir(working_folder(definition_))
     words = shlex.split(line)
     os.execvp(words[0], words)  # noqa: S606 - the command that the user typed, without a shell
+
+
+def _change(line: str, changes: Sequence[str]) -> str:
+    """Return a command line with changed settings, each in place of its former value. Raises UserError."""
+    words = shlex.split(line)
+    for change in changes:
+        key, equals, _ = change.lstrip("+").partition("=")
+        if not equals or not key.startswith(("hydra.launcher.", "hydra/launcher")):
+            raise UserError(
+                f"{change}: not a setting of the launcher, and other settings make another study.\n"
+                "Type a setting of the launcher, as in hydra.launcher.mem_gb=16, or remove it"
+            )
+        words = [word for word in words if word.partition("=")[0].lstrip("+") != key]
+        words.append(change)
+    return shlex.join(words)
 
 
 def _refuse_moved(folder: Path, definition_: Definition) -> None:
@@ -59,10 +79,9 @@ def _refuse_moved(folder: Path, definition_: Definition) -> None:
         )
 
 
-def _reopen(study: StudySnapshot, definition_: Definition, retry: str, trials: str) -> None:
-    """Reopen the trials in the states `retry`. With `trials`, reopen only these numbers. Raises UserError."""
-    from sweeps.study.reading import blank
-    from sweeps.study.upgrade import open_record
+def _request_retries(study: StudySnapshot, retry: str, trials: str) -> None:
+    """Request to retry the trials in the states `retry`; with `trials`, only these numbers. Raises UserError."""
+    from sweeps.study.requests import request_retries
 
     states = retry.replace(" ", "").split(",")
     if wrong := [state for state in states if state not in _RETRIED]:
@@ -80,11 +99,7 @@ def _reopen(study: StudySnapshot, definition_: Definition, retry: str, trials: s
         counts = ", ".join(f"{[*ended.values()].count(state)} {state}" for state in _RETRIED)
         hint = f"\nChoose among: --trials {','.join(map(str, matching))}" if matching else ""
         raise UserError(f"study {study.name} has no such trials to retry. It has: {counts}{hint}")
-    try:
-        lock = Lock(study.folder / "driver.lock")
-    except LockHeld as error:
+    if process := holder(study.folder / "driver.lock"):
         stop_line = definition.sweeps_line("stop", study.folder)
-        raise UserError(f"study {study.name} is being run by {error}.\nStop it first: {stop_line}") from None
-    open_record(blank(study.folder, definition_), definition_).reopen(numbers)
-    lock.release()
-    console.print(f"retries trials {', '.join(map(str, numbers))}")
+        raise UserError(f"study {study.name} is being run by {process}.\nStop it first: {stop_line}")
+    request_retries(study.folder, numbers)

@@ -146,11 +146,11 @@ def _advise_time(use: Use, settings: Settings) -> Advice | None:
 
 def _advise_memory(use: Use, settings: Settings) -> Advice | None:
     enough = _enough(use, 1) if use.requested > _USUAL_GB else None
-    line = _memory_line(enough, settings) if enough else ""
+    line = memory_line(enough, settings) if enough else ""
     return Advice(str(use), f"Type: {line}") if line else None
 
 
-def _memory_line(mem_gb: int, settings: Settings) -> str:
+def memory_line(mem_gb: int, settings: Settings) -> str:
     """Return what to type for this memory on each node, without other settings of it; "" if sbatch gets an option."""
     others = [name for name in ("mem_per_cpu", "mem_per_gpu") if settings.get(name)]
     is_option = any(str(name).startswith("mem") for name in settings.get("additional_parameters") or {})
@@ -165,7 +165,7 @@ def _advise_cores(use: Use, memory: Use | None, settings: Settings) -> Advice | 
         return None
     words = [f"hydra.launcher.cpus_per_task={enough}", *(["hydra.launcher.cpus_per_gpu=null"] if by_gpu else [])]
     if settings.get("mem_per_cpu") and memory:  # because fewer cores would bring less memory
-        words.append(_memory_line(max(1, math.ceil(memory.worst * _MARGIN)), settings))
+        words.append(memory_line(max(1, math.ceil(memory.worst * _MARGIN)), settings))
     return Advice(str(use), f"Type: {' '.join(filter(None, words))}")
 
 

@@ -28,6 +28,14 @@ def interval(values: Sequence[float], level: float = LEVEL) -> tuple[float, floa
     return scale * (mean - half), scale * (mean + half)
 
 
+def cut(ends: tuple[float, float], values: Sequence[float]) -> tuple[float, float]:
+    """Return an interval of the mean of fractions without its parts below 0 and above 1."""
+    if not all(0 <= value <= 1 for value in values):  # because they are percent, say
+        return ends
+    low, high = ends
+    return max(0.0, low), min(1.0, high)
+
+
 def paired_p(differences: Sequence[float]) -> float:
     """Return the p-value of the two-sided paired t-test; 1 for fewer than two differences."""
     from scipy.special import stdtr

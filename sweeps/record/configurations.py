@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean
 
-from sweeps.record.comparison import LEVEL, RaceState, Results, interval, race
+from sweeps.record.comparison import LEVEL, RaceState, Results, cut, interval, race
 from sweeps.record.study import StudySnapshot, TrialRecord, parameters
+from sweeps.trial.directions import is_fraction
 from sweeps.trial.job import Point, State
 
 LOST = {State.LOST, State.TIMED_OUT}
@@ -25,6 +26,7 @@ class Configuration:
     rivals: int = 1  # number of configurations that the race's winner was chosen from
     place: int | None = None  # rank among the remaining configurations of the race
     dropped: str = ""  # why the race dropped the configuration, in words
+    is_fraction: bool = False  # whether the objective is from 0 to 1
 
     @property
     def name(self) -> str:
@@ -40,9 +42,10 @@ class Configuration:
         """Return the 95% confidence interval of the mean of `values`.
 
         After a race the interval is wider, because the best of several configurations often had luck (Benjamini and
-        Yekutieli, Journal of the American Statistical Association 2005).
+        Yekutieli, Journal of the American Statistical Association 2005). It is cut where the objective cannot be.
         """
-        return interval(self.values, 1 - (1 - LEVEL) / self.rivals)
+        ends = interval(self.values, 1 - (1 - LEVEL) / self.rivals)
+        return cut(ends, self.values) if self.is_fraction else ends
 
     @property
     def failed(self) -> int:
@@ -115,6 +118,7 @@ def rank(study: StudySnapshot) -> Ranking:
     groups = by_configuration(study.rows, keys[0])
     if len(groups) == len(study.rows):
         return Ranking()
+    groups = [replace(group, is_fraction=is_fraction(study.objective[0])) for group in groups]
     maximize = study.directions[0] == "maximize"
     racing = [group for group in groups if group.raced]
     seeds = sorted({_seed_of(trial, group.key) for group in racing for trial in group.raced})

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 from sweeps.files import CorruptFile
@@ -71,6 +72,17 @@ def wall_clock_s(trials: Iterable[TrialRecord]) -> float:
     first = min(outcome.started_at or 0.0 for outcome in outcomes)
     last = max(outcome.ended_at for outcome in outcomes)
     return max(0.0, last - first)  # because the clocks of two nodes may differ
+
+
+def pauses(trial: TrialRecord) -> list[tuple[float, float]]:
+    """Return the end and the length of each pause between two attempts of a trial, in which nothing was trained (s)."""
+    ran = [(outcome.started_at, outcome.ended_at) for outcome in trial.attempts if outcome.started_at]
+    with suppress(OSError):
+        newest = TrialFolder(trial.folder).newest()
+        began = newest.began() if newest else None
+        if began and (not ran or began > ran[-1][1]):  # because a running attempt has no outcome
+            ran.append((began, began))
+    return [(start, start - end) for (_, end), (start, _) in pairwise(ran) if start > end]
 
 
 def _kind(state: State) -> str:

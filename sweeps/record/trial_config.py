@@ -103,6 +103,21 @@ def read_launcher(folder: Path) -> dict[str, Any]:
     return {}
 
 
+def read_groups(folder: Path) -> dict[str, str]:
+    """Return the choice of each config group of the trial in `folder`; none if a file is damaged."""
+    with suppress(Exception):  # because a damaged file may hold anything
+        return dict(_pairs(_read_choices(folder)))
+    return {}
+
+
+def read_memory_axes(folder: Path) -> list[str]:
+    """Return the keys that memory grows with, of the study of the trial in `folder`; none if a file is damaged."""
+    with suppress(Exception):  # because a damaged file may hold anything
+        axes = OmegaConf.select(read_config(folder), "hydra.sweeper.memory_axes")
+        return [str(axis) for axis in axes or []]
+    return []
+
+
 def shared_settings(study: StudySnapshot) -> dict[str, str]:
     """Return the settings of all trials: those that no param or config group of the sweep changes, no references."""
     swept = {name.partition(" under ")[0].lstrip("+") for name in (*study.space, *parameters(study.rows))}
@@ -113,11 +128,15 @@ def shared_settings(study: StudySnapshot) -> dict[str, str]:
 
 def _values(content: dict[Any, Any]) -> dict[str, Any]:
     choices = _select({"hydra": content.pop("hydra", None)}, ("hydra", "runtime", "choices"))
+    pairs: list[tuple[str, Any]] = [*_pairs(choices), *_leaves(content, content, ())]
+    return {name: mask_value(name, value) for name, value in pairs}
+
+
+def _pairs(choices: Any) -> list[tuple[str, str]]:
+    """Return the groups of the app, and the choice of each."""
     choices = choices.items() if isinstance(choices, dict) else []
     pairs = [(str(name), choice) for name, choice in choices if isinstance(choice, str)]
-    pairs = [(name, choice) for name, choice in pairs if not name.startswith("hydra/") and "${" not in choice]
-    pairs += _leaves(content, content, ())
-    return {name: mask_value(name, value) for name, value in pairs}
+    return [(name, choice) for name, choice in pairs if not name.startswith("hydra/") and "${" not in choice]
 
 
 def _text(value: Any) -> str:

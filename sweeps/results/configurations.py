@@ -9,7 +9,7 @@ from sweeps.record.configurations import Configuration, Ranking
 from sweeps.record.study import StudySnapshot
 from sweeps.results.findings import Findings
 from sweeps.results.tables import Paragraph, Part, Table
-from sweeps.wording import LONGEST, counted, short, text
+from sweeps.wording import LONGEST, counted, mean_text, short, text
 
 
 def build_parts(findings: Findings, most: int = 25) -> list[Part]:
@@ -75,9 +75,8 @@ def _describe_race(findings: Findings, winner: Configuration) -> Paragraph:
 
 
 def _mean(group: Configuration, objective: str) -> str:
-    low, high = group.interval
-    count = len(group.values)
-    return f"mean {objective} {fmean(group.values):.6g}, {LEVEL:.0%} interval {low:.6g} to {high:.6g}, {count} seeds"
+    mean, interval = mean_text(fmean(group.values), group.interval)
+    return f"mean {objective} {mean}, {LEVEL:.0%} interval {interval}, {len(group.values)} seeds"
 
 
 def _build_table(findings: Findings, most: int) -> Table:
@@ -97,9 +96,11 @@ def _build_table(findings: Findings, most: int) -> Table:
 
 def _spread(group: Configuration) -> list[str]:
     """Return the mean, the interval and the deviation of a configuration's values."""
-    values, (low, high) = group.values, group.interval
-    mean = text(fmean(values)) if values else ""
-    return [mean, f"{low:.6g} to {high:.6g}", f"{stdev(values):.3g}"] if len(values) > 1 else [mean, "", ""]
+    values = group.values
+    if len(values) < 2:
+        return [text(fmean(values)) if values else "", "", ""]
+    mean, interval = mean_text(fmean(values), group.interval)
+    return [mean, interval, f"{stdev(values):.2g}"]
 
 
 def _race_result(ranking: Ranking, group: Configuration) -> str:

@@ -15,7 +15,7 @@ from sweeps.results.scaling import Scaling
 from sweeps.trial.confusion import Confusion, read_confusion
 from sweeps.trial.folder import Note
 from sweeps.trial.job import State
-from sweeps.wording import LONGEST, short, text
+from sweeps.wording import LONGEST, digits_of, short, text
 
 _NOT_STARTED = "not started"
 _MOST_CONFUSIONS = 20  # best trials in which a confusion matrix is looked for
@@ -112,13 +112,22 @@ class Findings:
         names, objective = parameters(trials), self.study.objective
         has_mark = 0 < len(self.front) < len(self.top)
         table = [["trial", *names, *objective, *["on the front"] * has_mark]]
-        for trial in trials:
+        all_results = [_results(trial, objective) for trial in trials]
+        digits = [digits_of(column) for column in zip(*all_results, strict=True)]
+        for trial, values in zip(trials, all_results, strict=True):
             params = [trial.params.get(name, "") for name in names]
-            newest = trial.metrics if trial.state is State.RUNNING else {}
-            results: Sequence[object] = trial.objective or [newest.get(name, "") for name in objective]
+            results = [text(value, most) for value, most in zip(values, digits, strict=True)]
             mark = ["yes" if trial.number in self.front else ""] * has_mark
             table.append([short(text(value), LONGEST) for value in (trial.number, *params, *results, *mark)])
         return table
+
+
+def _results(trial: TrialRecord, objective: Sequence[str]) -> Sequence[object]:
+    """Return the objectives of a trial; of a running trial, its newest metrics."""
+    newest = trial.metrics if trial.state is State.RUNNING else {}
+    if len(trial.objective) == len(objective):
+        return trial.objective
+    return [newest.get(name, "") for name in objective]
 
 
 def findings_of(study: StudySnapshot | Findings) -> Findings:

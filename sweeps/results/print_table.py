@@ -17,7 +17,8 @@ from sweeps.results.classes import build_columns
 from sweeps.results.findings import Findings
 from sweeps.results.report import metric_column, param_column, printable_cell, raw_table
 from sweeps.results.tables import as_markdown
-from sweeps.wording import printable, text
+from sweeps.trial.directions import is_fraction
+from sweeps.wording import printable, text, without_noise
 
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 _LATEX |= {character: f"\\{character}" for character in "&%$#_{}"}
@@ -25,11 +26,12 @@ _LATEX |= {character: f"\\{character}" for character in "&%$#_{}"}
 
 @dataclass(frozen=True)
 class _Cell:
-    """A value, or the mean of several seeds with half of its 95% interval."""
+    """A value, or the mean of several seeds with half of its 95% interval, which is cut at the ends of a fraction."""
 
     value: Any
     half: float | None = None
     is_best: bool = False
+    is_fraction: bool = False  # whether no value can be below 0 or above 1
 
     def format(self, sign: str) -> str:
         """Return the value as text, with its interval after `sign`. The interval has two digits, as has the mean."""
@@ -38,6 +40,9 @@ class _Cell:
         if not self.half:
             return f"{text(self.value)}{sign}0"
         digits = max(0, 1 - math.floor(math.log10(self.half)))
+        low, high = self.value - self.half, self.value + self.half
+        if self.is_fraction and (low < 0 or high > 1):
+            return f"{self.value:.{digits}f} ({max(0.0, low):.{digits}f} to {min(1.0, high):.{digits}f})"
         return f"{self.value:.{digits}f}{sign}{self.half:.{digits}f}"
 
 
@@ -54,7 +59,7 @@ def render_table(findings: Findings, columns: Sequence[str], style: str) -> str:
     if ranking.configurations:
         completed = [([t for t in each.raced or each.rows if t.result], each) for each in ranking.configurations]
         groups = [group for group, _ in completed if group]
-        intervals = [each.interval for group, each in completed if group]
+        intervals = [replace(each, is_fraction=False).interval for group, each in completed if group]
     if not groups:
         raise UserError(
             f"study {study.name}: no trial has a result.\nShow the reason: {sweeps_line('status', study.folder)}"
@@ -70,7 +75,7 @@ def render_table(findings: Findings, columns: Sequence[str], style: str) -> str:
     table = {}
     for name in [names[column] for column in columns] or default:
         is_shared = name in params or name == header[0]
-        cells = [_cell([by_number[trial.number][name] for trial in group], is_shared) for group in groups]
+        cells = [_cell(name, [by_number[trial.number][name] for trial in group], is_shared) for group in groups]
         if objectives.get(name) == 0 and intervals:  # after a race the interval is wider
             halves = [(high - low) / 2 for low, high in intervals]
             pairs = zip(cells, halves, strict=True)
@@ -102,21 +107,22 @@ def _best_rows(findings: Findings, groups: Sequence[Sequence[TrialRecord]], obje
     return [i for i, value in enumerate(values) if value == best_of(values)]
 
 
-def _cell(values: Sequence[Any], is_param: bool) -> _Cell:
-    """Return the value of a trial, or the mean over the trials of a configuration."""
+def _cell(name: str, values: Sequence[Any], is_param: bool) -> _Cell:
+    """Return the value of a trial in the column `name`, or the mean over the trials of a configuration."""
     numbers = [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
     if is_param or len(values) == 1 or len(numbers) < len(values):
-        shared = values[0] if all(value == values[0] for value in values) else ", ".join(map(str, values))
+        shared = values[0] if all(value == values[0] for value in values) else ", ".join(map(text, values))
         return _Cell(float(shared) if isinstance(shared, float) else shared)
     low, high = interval(numbers)
-    return _Cell(fmean(numbers), (high - low) / 2)
+    bounded = is_fraction(name) and all(0 <= number <= 1 for number in numbers)
+    return _Cell(fmean(numbers), (high - low) / 2, is_fraction=bounded)
 
 
 def _as_csv(table: Mapping[str, Sequence[_Cell]], count: int) -> str:
-    """Return the numbers in full. A mean has half of its 95% interval in the next column."""
+    """Return the numbers in full, of 32 bits without noise. A mean has half of its 95% interval in the next column."""
     columns: dict[str, list[Any]] = {}
     for name, cells in table.items():
-        columns[name] = [printable_cell(cell.value) for cell in cells]
+        columns[name] = [printable_cell(without_noise(cell.value)) for cell in cells]
         if any(cell.half is not None for cell in cells):
             columns[f"{name}_interval"] = [cell.half for cell in cells]
     stream = io.StringIO()

@@ -146,7 +146,7 @@ def _series(name: str, groups: Sequence[Sequence[Sample]], maximize: bool, targe
     reached = [combine([s.objective for s in group], median) for group in groups]  # by more than half of the samples
     values = [value for value in reached if value is not None]
     if target is None and values and len(values) == len(reached):
-        target = worst(values)
+        target = worst(values) or None  # because an accuracy of 0 needs no training
     counts: list[Count] = []
     for group in groups:
         counts.append(_count(group, counts[0] if counts else None, target, maximize))

@@ -57,9 +57,20 @@ def words(scaling: Scaling) -> list[Paragraph]:
         first, last = series.counts[0], series.counts[-1]
         times = f"{last.speed_up:.2f} times as fast as {scaling.label(first, with_unit=False)}"
         sentences = [f"{scaling.label(last)}: {times}, {last.efficiency:.0%} of ideal."] if first is not last else []
+        sentences += _by_images(scaling, first, last)
         if line := " ".join(sentences + _to_target(scaling, series)):
             paragraphs.append(Paragraph(f": {line}", series.name) if series.name else Paragraph(line))
     return paragraphs
+
+
+def _by_images(scaling: Scaling, first: Count, last: Count) -> list[str]:
+    """Return a sentence on the speed-up by images/s, if it is another one, because an epoch may include validation."""
+    if not (first.images_s and last.images_s):
+        return []
+    speed_up = last.images_s / first.images_s
+    if abs(speed_up / last.speed_up - 1) <= _TOLERANCE:
+        return []
+    return [f"This is by {scaling.time}, with any validation; by images/s of the training alone, {speed_up:.2f} times."]
 
 
 def contradictions(scaling: Scaling) -> list[str]:

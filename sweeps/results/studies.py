@@ -15,7 +15,7 @@ from sweeps.record.study import StudySnapshot, TrialRecord, parameters
 from sweeps.record.trial_config import read_config, repeated_settings, settings
 from sweeps.results.findings import Findings
 from sweeps.results.tables import Table, without_empty_columns
-from sweeps.wording import LONGEST, duration, short, text
+from sweeps.wording import LONGEST, duration, mean_text, short, text
 
 MIN_SEEDS = 2  # of each best configuration, for a test
 
@@ -146,8 +146,7 @@ def _interval(study: ComparedStudy) -> str:
     if len(study.values) < MIN_SEEDS or study.findings.answer.front:
         return ""
     best = study.findings.answer.best_configuration
-    low, high = best.interval if best else (0.0, 0.0)
-    return f"{low:.6g} to {high:.6g}"
+    return mean_text(fmean(study.values), best.interval)[1] if best else ""
 
 
 def _best(study: ComparedStudy) -> str:

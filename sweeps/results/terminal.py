@@ -29,7 +29,7 @@ from sweeps.results.tables import HTML, Paragraph, Part
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Request, State
 from sweeps.trial.nodes import find_bad_nodes
-from sweeps.wording import counted, printable
+from sweeps.wording import counted, one_line, printable
 
 _FEW = 6
 _MANY = 10
@@ -102,7 +102,10 @@ class View:
         for trials in by_failure_signature(study.bad()):
             first, numbers = trials[0], [trial.number for trial in trials]
             log = f"   log: {relative_path(path)}" if (path := _log_of(first)) else ""
-            self.say(f"trial{'s' * (len(trials) > 1)} {_join(numbers)} {first.state}: {first.error}{log}")
+            # Because SLURM's answer was printed when it came, and no log shows more of it.
+            is_repeated = first.state is State.REFUSED and first.failure_signature in self._first_failures
+            error = "for the reason above" if is_repeated else one_line(first.error)
+            self.say(f"trial{'s' * (len(trials) > 1)} {_join(numbers)} {first.state}: {error}{log}")
         for node, reason in find_bad_nodes(outcome for trial in study.rows for outcome in trial.attempts).items():
             self.say(f"node {node} {reason}. To avoid it in other studies, type: hydra.launcher.exclude={node}")
         for advice in findings.efficiency[1]:
@@ -141,14 +144,16 @@ class View:
         if trial.infeasible:
             if signature[1] not in self._printed:
                 self._printed.add(signature[1])
-                self.say(f"trial {trial.number} ({trial.name}) is infeasible, and was not started: {trial.error}")
+                reason = one_line(trial.error)
+                self.say(f"trial {trial.number} ({trial.name}) is infeasible, and was not started: {reason}")
         elif trial.state.is_bad and (first := self._first_failures.setdefault(signature, trial.number)) != trial.number:
             self.say(f"trial {trial.number} {trial.state} for the same reason as trial {first}   ({trial.name})")
         elif trial.state.is_bad:
             log_end = "" if trial.attempts[-1].missing_objective else _log_end(trial)
-            self.say(f"trial {trial.number} {trial.state}: {trial.error}   ({trial.name}){log_end}")
+            self.say(f"trial {trial.number} {trial.state}: {one_line(trial.error)}   ({trial.name}){log_end}")
         elif not self.console.is_terminal:
-            self.say(f"trial {trial.number} {trial.state}{_params(trial)}   {result_of(trial, study) or trial.error}")
+            end = result_of(trial, study) or one_line(trial.error)
+            self.say(f"trial {trial.number} {trial.state}{_params(trial)}   {end}")
 
     def tick(self, study: StudySnapshot, notes: list[str]) -> None:
         """Update the live view, or print new notes. Notes that differ only in numbers are printed once."""
@@ -174,7 +179,8 @@ class View:
         self._outages = outages
 
     def _picture(self, study: StudySnapshot, notes: list[str]) -> Group:
-        ended, bad, pruned = study.over(), len(study.bad()), study.count(State.PRUNED, State.INFEASIBLE)
+        ended, pruned = study.over(), study.count(State.PRUNED, State.INFEASIBLE)
+        bad = sum(trial.state.has_failed for trial in study.rows)
         running = [trial for trial in study.rows if trial.state is State.RUNNING]
         counts = Text.assemble(
             (f"{study.name}  ", "bold"),

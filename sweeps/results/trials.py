@@ -46,9 +46,10 @@ class _MetricsFile:
     by_time: bool = False  # whether curves are over seconds since the first line, not over steps
     first_time: float = 0.0  # of the first line, seconds since 1970
     curves: Curves = field(default_factory=dict)
-    seconds: Curve = field(default_factory=lambda: ([], []))  # since the first line, by step
+    seconds: Curve = field(default_factory=lambda: ([], []))  # of all attempts since the first line, by step
 
-    def read(self, objective: Sequence[str]) -> None:
+    def read(self, objective: Sequence[str], pauses: Sequence[tuple[float, float]]) -> None:
+        """Read new lines. The seconds of `pauses` between attempts, each with its end, do not count."""
         try:
             lines = self.reader.unread()
         except OSError:  # because one trial must not hide the others
@@ -57,7 +58,8 @@ class _MetricsFile:
             self.clear()
         for line in lines.values:
             self.first_time = self.first_time or line.time
-            elapsed_s = round(line.time - self.first_time, 2)
+            paused_s = sum(seconds for end, seconds in pauses if self.first_time < end <= line.time)
+            elapsed_s = round(max(0.0, line.time - self.first_time - paused_s), 2)
             _append(self.seconds, line.step, elapsed_s)
             for name in _few(line.metrics, objective):
                 curve = self.curves.setdefault(name, ([], []))
@@ -103,9 +105,10 @@ class _Files:
         self.config = self.config or _read_config(trial.folder, study)
         process = facts.read(TrialFolder(trial.folder)).process
         self.process = {_PROCESS_LABELS[name]: fact for name, fact in process.items()}
+        pauses = costs.pauses(trial)
         for file in (self.metrics, self.system):
             if is_inside(trial.folder / file.reader.name, study):
-                file.read(objective)
+                file.read(objective, pauses)
         self.curves, self.usage = self.metrics.thinned(_POINTS), self.system.thinned(_SAMPLES)
         self.seconds = _thin(self.metrics.seconds, _POINTS)
         if trial.state.is_over:

@@ -1,5 +1,6 @@
 """The end of a study in words: which trials are left, and how to resume."""
 
+import math
 import shlex
 import socket
 from contextlib import suppress
@@ -10,15 +11,17 @@ from typing import TYPE_CHECKING
 from sweeps.errors import ExitCode, UserError
 from sweeps.files import write_whole
 from sweeps.launchers.slurm.driver_chain import LOG
+from sweeps.record.advice import memory_line
 from sweeps.record.definition import DONE, sweeps_line
-from sweeps.record.study import StudySnapshot, by_failure_signature, result_of
+from sweeps.record.study import StudySnapshot, TrialRecord, by_failure_signature, result_of
+from sweeps.record.trial_config import read_launcher, read_memory_axes, read_values
 from sweeps.results.configurations import describe_best_configuration
 from sweeps.results.findings import Findings
 from sweeps.results.terminal import View, relative_path, tally
 from sweeps.settings import SweeperConf
 from sweeps.study.budget import Enough
 from sweeps.trial.job import State
-from sweeps.wording import counted
+from sweeps.wording import counted, one_line
 
 if TYPE_CHECKING:
     from sweeps.results.trials import TrialFiles
@@ -41,7 +44,7 @@ def exit_code(study: StudySnapshot, settings: SweeperConf, end: LoopEnd) -> Exit
     all_infeasible = bool(study.rows) and all(trial.infeasible for trial in study.rows)
     if end.interrupted:
         return ExitCode.INTERRUPTED
-    failed = [trial for trial in study.bad() if trial.state.is_over]
+    failed = [trial for trial in study.rows if trial.state.has_failed]
     if all_infeasible or len(failed) > (settings.max_failure_rate or 0.0) * len(study.rows):
         return ExitCode.FAILED
     submitted = end.detached and study.over() + end.running >= (study.total or len(study.rows))
@@ -79,7 +82,7 @@ def what_is_left(study: StudySnapshot, end: LoopEnd, resume: str) -> list[str]:
         lines.append(f"{trials} queued or running without this command. Watch: {sweeps_line('status', study.folder)}")
     enough = None if end.interrupted else end.enough
     if reason := unfinished_reason(study, end):
-        lines.append(f"study {study.name} is not finished: {reason}.")
+        lines.append(f"study {study.name} is not finished: {_without_refusal(reason, study)}.")
         if enough and enough.setting:
             lines.append(f"To resume, raise hydra.sweeper.{enough.setting} in: {resume}")
         else:
@@ -89,8 +92,51 @@ def what_is_left(study: StudySnapshot, end: LoopEnd, resume: str) -> list[str]:
         lines.append(f"study {study.name} is done: {study.done}.")
         lines.append(f"For more trials, change hydra.sweeper.{enough.setting} in: {resume}")
     elif end.all_had_ended:
-        lines += _nothing_left_lines(study, resume)
+        lines.append(f"nothing is left to do: every trial of study {study.name} had ended before.")
+        lines.append(f"For more values or trials, change them in: {resume} hydra.sweeper.extend=true")
+    return lines + retry_lines(study)
+
+
+def _without_refusal(reason: str, study: StudySnapshot) -> str:
+    """Return why a study is not finished without the error of a refused trial, which is printed above."""
+    for trial in study.rows:
+        if trial.state is State.REFUSED and trial.error and reason.endswith(trial.error):
+            return reason.removesuffix(trial.error).rstrip(": ") or f"trial {trial.number} was refused"
+    return reason
+
+
+def retry_lines(study: StudySnapshot) -> list[str]:
+    """Return what to type after trials have failed: after a correction, with more memory, or with less to store."""
+    failed = [trial for trial in study.rows if trial.state.has_failed]
+    if any(trial.attempts and trial.attempts[-1].missing_objective for trial in failed):
+        return []  # because the study's own lines say what is missing
+    lines = []
+    states = sorted({str(trial.state) for trial in failed} - {str(State.OUT_OF_MEMORY)})
+    if states:
+        retry = f"{sweeps_line('resume', study.folder)} --retry {','.join(states)}"
+        lines.append(f"Correct the cause of the failed trials, then type: {retry}")
+    too_large = [trial for trial in failed if trial.state is State.OUT_OF_MEMORY]
+    if too_large:
+        lines.append(_memory_line(study, too_large[-1]))
     return lines
+
+
+def _memory_line(study: StudySnapshot, trial: TrialRecord) -> str:
+    """Return what to type for a trial out of memory: twice its limit, or half of what its memory grows with."""
+    retry = f"{sweeps_line('resume', study.folder)} --retry {State.OUT_OF_MEMORY}"
+    last = trial.attempts[-1]
+    limit_gb = last.requested.get("mem_gb", 0.0) / max(1.0, last.requested.get("nodes", 1.0))
+    is_of_gpu = bool(last.gpus) and not last.error.startswith("it ")  # an error of a framework, not of the launcher
+    more = "" if is_of_gpu else memory_line(math.ceil(2 * limit_gb), read_launcher(trial.folder))
+    if limit_gb and more:
+        return f"For trials that were out of memory, type more of it: {retry} {more}"
+    values = {**read_values(trial.folder), **trial.params}
+    keys = [axis.partition("/")[0] for axis in read_memory_axes(trial.folder)]
+    numbers = {key: value for key in keys if isinstance(value := values.get(key), int) and value > 1}
+    if not numbers:
+        return f"Let the trials that were out of memory need less, then type: {retry}"
+    half = " ".join(f"{key}={value // 2}" for key, value in numbers.items())
+    return f"For trials that were out of memory, type less in another study: {half} hydra.sweeper.study_name=NAME"
 
 
 def explain_disk_error(study: StudySnapshot, error: OSError, resume: str) -> UserError:
@@ -134,15 +180,6 @@ def _resume_lines(study: StudySnapshot, resume: str) -> list[str]:
     ]
 
 
-def _nothing_left_lines(study: StudySnapshot, resume: str) -> list[str]:
-    lines = [f"nothing is left to do: every trial of study {study.name} had ended before."]
-    lines.append(f"For more values or trials, change them in: {resume} hydra.sweeper.extend=true")
-    if states := {str(trial.state) for trial in study.bad()}:
-        retry = f"{sweeps_line('resume', study.folder)} --retry {','.join(sorted(states))}"
-        lines.append(f"Retry failed trials: {retry}")
-    return lines
-
-
 def summarize(study: StudySnapshot, resume: str) -> str:
     """Return the text of a notification: the counts, the best trial, three failures, and how to resume."""
     lines = [tally(study)]
@@ -151,7 +188,7 @@ def summarize(study: StudySnapshot, resume: str) -> str:
     elif best := study.best():
         lines.append(f"best: trial {best.number} ({best.name}): {result_of(best, study)}")
     failures = [trial for trial, *_ in by_failure_signature(study.bad())[:3]]
-    lines += [f"trial {trial.number} {trial.state}: {trial.error}" for trial in failures]
+    lines += [f"trial {trial.number} {trial.state}: {one_line(trial.error)}" for trial in failures]
     lines.append(f"in {study.folder} on {socket.gethostname()}")
     if study.over() < (study.total or 0):
         lines.append(f"resume with: {resume}")

@@ -95,8 +95,9 @@ class Driver:
         keep, refused = True, False  # keep, because an unexpected error must not end jobs that run well elsewhere
         try:
             if self._job and not self._job.is_here:
-                self._open_record()  # because `status` reads it while the job is pending
+                record = self._open_record()  # because `status` reads it while the job is pending
                 print(describe_driver_job(self._folder, self._job.submit(self._resume_line)))
+                plan.added.retry(record, View().say)  # the job's driver starts after this one has ended
                 return self._study
             end = self._run()
             self.exit_code = exit_code(self._study, self._settings, end)
@@ -159,11 +160,9 @@ class Driver:
         definition_note = write_or_check(folder, definition, extend := plan.settings.extend)
         self._definition = read_definition(folder)
         self._resume_line = resume_line(definition, folder)
-        if definition_note:
-            print(definition_note)
+        View().say(definition_note)
         copies, code_note = code.keep(folder, self._app.task_function, extend, self._resume_line)
-        if code_note:
-            print(code_note)
+        View().say(code_note)
         use(copies)
         self._study = replace(blank(folder, definition), done="")
         self._claim.begin(plan.config)
@@ -183,6 +182,7 @@ class Driver:
             tracker = open_tracker(self._settings, self._study)
             view.opening(self._study, tracker.dashboard_line() if tracker else "")
             view.say(self._plan.choosing.describe_late_start(self._study))
+            self._plan.added.retry(record, view.say)
             loop = self._make_loop(record, view, tracker)
             gc.freeze()  # because collecting all modules at exit takes most of a second
             self.has_begun = True

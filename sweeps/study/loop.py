@@ -23,7 +23,7 @@ from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.metrics import METRICS
 from sweeps.trial.times import now
-from sweeps.wording import counted
+from sweeps.wording import counted, one_line
 
 if TYPE_CHECKING:
     from sweeps.choose.sampler.pruner import Pruner
@@ -244,7 +244,8 @@ class Loop:
         over = self.stop.reason or (self.stop.enough and trial.searched)
         # A refusal or a stop under an earlier driver is retried, because this command was not refused or stopped yet.
         if not over and (resumes or (adopted and _is_of_its_driver(trial, outcome))):
-            self.watchers.view.say(f"trial {trial.number} {outcome.state}: {outcome.error}; retried in a new attempt")
+            ended = f"trial {trial.number} {outcome.state}: {one_line(outcome.error)}"
+            self.watchers.view.say(f"{ended}; retried in a new attempt")
             self.record.update(replace(trial, state=State.QUEUED))
             return
         if resumes:

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
@@ -17,6 +18,7 @@ from sweeps.hydra_parts import typed_words
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.record.definition import define, resumed_sampler
+from sweeps.record.followed import source
 from sweeps.record.space import MOST_CORNERS, SAMPLED, Choice, SearchSpace, is_grid
 from sweeps.results.terminal import View, cost, requests_table
 from sweeps.secrets import refuse_typed
@@ -31,6 +33,7 @@ from sweeps.study.points import Points, announce
 from sweeps.study.price import measured_price
 from sweeps.study.requests import Requests
 from sweeps.study.typed_space import in_space, read_space, refuse_fractions
+from sweeps.trial.directions import natural_direction
 from sweeps.trial.job import Point, Request
 from sweeps.trial.process import EXPECTED_RETURN
 from sweeps.wording import counted
@@ -93,7 +96,8 @@ def make(app: App, settings: SweeperConf, name: str, folder: Path, launcher: Lau
     settings.sampler = resumed_sampler(folder, settings.sampler)
     refuse_typed(OmegaConf.to_container(config, resolve=False))
     notify.check(config)
-    _refuse_direction(settings, words)
+    if is_new:
+        _refuse_direction(settings, config, words)
 
     loader = app.hydra_context.config_loader
     brought = Brought(loader, config)
@@ -135,11 +139,28 @@ def _trial_launcher(launcher: Launcher, settings: SweeperConf, folder: Path) -> 
     return BatchTrials(launcher, settings.n_jobs or (1_000_000 if is_grid(settings) else 1))
 
 
-def _refuse_direction(settings: SweeperConf, words: Sequence[str]) -> None:
-    """Raise UserError if a loss would be maximized because nobody typed its direction."""
-    for name, direction in zip(settings.objectives, settings.directions, strict=True):
-        if direction == "maximize" and name.endswith("loss") and not any(".direction=" in word for word in words):
-            raise UserError(f"{name} would be maximized.\nAdd hydra.sweeper.direction=minimize (or =maximize)")
+def _refuse_direction(settings: SweeperConf, config: DictConfig, words: Sequence[str]) -> None:
+    """Raise UserError if a loss would be maximized, or an accuracy minimized, because nobody typed its direction."""
+    keys = {"hydra.sweeper.direction", source(config, "hydra.sweeper.direction")}
+    if any(word.lstrip("+").partition("=")[0] in keys for word in words):
+        return
+    natural = [natural_direction(name) for name in settings.objectives]
+    pairs = [*zip(settings.objectives, settings.directions, natural, strict=True)]
+    wrong = [(name, direction) for name, direction, better in pairs if better and better != direction]
+    if not wrong:
+        return
+    better_typed = _direction_word([better or direction for _, direction, better in pairs])
+    meant = _direction_word(settings.directions)
+    name, direction = wrong[0]
+    problem = f"{name} would be {direction}d, because hydra.sweeper.direction is not typed"
+    raise UserError(f"{problem}.\nAdd {better_typed}, or {meant} if this is meant")
+
+
+def _direction_word(directions: Sequence[str]) -> str:
+    """Return the word that sets these directions, as typed in a shell."""
+    if len(directions) == 1:
+        return f"hydra.sweeper.direction={directions[0]}"
+    return shlex.quote(f"hydra.sweeper.direction=[{','.join(directions)}]")
 
 
 def _refuse_search(settings: SweeperConf, space: SearchSpace, task_function: TaskFunction) -> None:

@@ -1,6 +1,8 @@
 """What persons request from a study: each file is recorded, refused with its reason, or read again later."""
 
-from collections.abc import Callable
+import json
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +18,13 @@ from sweeps.record.writer import Record
 from sweeps.study.points import Points
 from sweeps.study.typed_space import refuse_narrowing
 
+_RETRIES = "SWEEPYARD_RETRIES"
+
+
+def request_retries(folder: Path, numbers: Sequence[int]) -> None:
+    """Let the driver that this process turns into retry these trials. A driver that is refused records nothing."""
+    os.environ[_RETRIES] = json.dumps({"study": str(folder), "trials": list(numbers)})
+
 
 @dataclass
 class Requests:
@@ -27,6 +36,21 @@ class Requests:
     points: Points
     _named: set[str] = field(default_factory=set)  # problems that were printed
     _left: set[str] = field(default_factory=set)  # names of the files that are answered, but cannot be deleted
+    _retries: list[int] = field(default_factory=list)  # numbers of the trials that `resume --retry` named
+
+    def __post_init__(self) -> None:
+        asked = json.loads(os.environ.pop(_RETRIES, "{}"))  # because trials must not inherit the variable
+        if asked and Path(asked["study"]).resolve() == self.folder.resolve():
+            self._retries = asked["trials"]
+
+    def retry(self, record: Record, print_line: Callable[[str], None]) -> None:
+        """Record that the trials run again that `resume --retry` named."""
+        ended = {trial.number for trial in record.trials if trial.state.is_over}
+        numbers = [number for number in self._retries if number in ended]
+        self._retries = []
+        if numbers:
+            record.reopen(numbers)
+            print_line(f"retries trials {', '.join(map(str, numbers))}")
 
     def check(self) -> None:
         """Check the points that this user added while no driver ran. Raises UserError, and deletes a wrong request.

@@ -20,6 +20,7 @@ from sweeps.trial.checkpoints import assign_arrays as assign_arrays
 from sweeps.trial.checkpoints import newest_checkpoint as newest_checkpoint
 from sweeps.trial.checkpoints import put_checkpoint as put_checkpoint
 from sweeps.trial.confusion import Confusion
+from sweeps.trial.directions import natural_direction
 from sweeps.trial.folder import Note, TrialFolder
 from sweeps.trial.job import Objective, Outcome, State, Value
 from sweeps.trial.job import World as World
@@ -235,9 +236,12 @@ def read_objective(metrics: dict[str, float], objective: Objective, step: int | 
         if is_required and name not in metrics:
             present = ", ".join(sorted(metrics)) or "nothing"
             closest = difflib.get_close_matches(name, metrics, 1, cutoff=0.4) or [*metrics, "..."]
+            typed = f"hydra.sweeper.objective={closest[0]}"
+            direction = natural_direction(closest[0])
+            if direction and len(objective.names) == 1:
+                typed += f" hydra.sweeper.direction={direction}"
             raise MissingObjective(
-                f"the task {verb} no '{name}', which is the objective; it {verb} {present}. "
-                f"Choose one of them: hydra.sweeper.objective={closest[0]}"
+                f"the task {verb} no '{name}', which is the objective; it {verb} {present}. Choose one of them: {typed}"
             )
         if not math.isfinite(metrics.get(name, 0.0)):
             raise Diverged(f"{name} is {metrics[name]}" + ("" if step is None else f" at step {step}"))

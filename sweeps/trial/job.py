@@ -50,6 +50,11 @@ class State(StrEnum):
         return self not in _NOT_BAD
 
     @property
+    def has_failed(self) -> bool:
+        """Return whether the trial ended for good without a usable result."""
+        return self.is_bad and self.is_over
+
+    @property
     def decides(self) -> bool:
         """Return whether a trial in this state ends its whole configuration, whatever its other seeds do."""
         return self in {State.PRUNED, State.INFEASIBLE, State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY}

@@ -40,7 +40,7 @@ def test_table_has_the_best_configuration_of_each_study(make_study: MakeStudy) -
     table = build_table(compared(make_study("a", 0.8, 0.82, lr=0.1), make_study("b", 0.9, lr=0.01)))
     assert [cells[:5] for cells in table] == [
         ["study", "best accuracy", "95% interval", "seeds", "best configuration"],
-        ["a", "0.81", "0.682938 to 0.937062", "2", "lr=0.1"],
+        ["a", "0.81", "0.68 to 0.94", "2", "lr=0.1"],
         ["b", "0.9", "", "1", "lr=0.01 seed=0"],
     ]
 

@@ -55,9 +55,27 @@ def test_seeds_of_a_configuration_share_a_line(tmp_path: Path) -> None:
     low, high = interval(ADAM)
     assert tables(summary)[0][:2] == [
         ["optimizer", "mean acc", "95% interval", "deviation", "seeds"],
-        ["adam", "0.91", f"{low:.6g} to {high:.6g}", "0.01", "3"],
+        ["adam", "0.910", f"{low:.3f} to {high:.3f}", "0.01", "3"],
     ]
     assert [line[0] for line in tables(summary)[0]] == ["optimizer", "adam", "sgd"]
+
+
+@pytest.mark.parametrize(
+    ("values", "objective", "shown"),
+    [
+        ([0.9, 0.99], "val_accuracy", "0.37 to 1.00"),
+        ([0.01, 0.1], "f1", "0.00 to 0.63"),
+        ([0.9, 0.99], "loss", "0.37 to 1.52"),
+        ([90.0, 99.0], "accuracy", "37 to 152"),  # percent
+        ([0.5, 0.5], "accuracy", "0.5 to 0.5"),
+        ([1e-9, 3e-9], "mse", "-1.07062e-08 to 1.47062e-08"),
+    ],
+)
+def test_interval_of_a_fraction_is_cut_at_its_ends(
+    tmp_path: Path, values: list[float], objective: str, shown: str
+) -> None:
+    summary = replace(study(tmp_path, *grid(adam=values)), objective=(objective,))
+    assert tables(summary)[0][1][2] == shown
 
 
 def test_optimizers_are_compared_pairwise(tmp_path: Path) -> None:
@@ -137,7 +155,7 @@ def race(folder: Path, third: list[float | State]) -> StudySnapshot:
 def test_race_winner_is_chosen_by_fresh_seeds_only(tmp_path: Path) -> None:
     summary = race(tmp_path, [0.80, 0.79, 0.81])
     low, high = interval([0.92, 0.905, 0.915], 0.975)  # corrected, because two configurations are left
-    result = f"lr=0.2: mean acc 0.913333, 95% interval {low:.6g} to {high:.6g}, 3 seeds"
+    result = f"lr=0.2: mean acc 0.913, 95% interval {low:.3f} to {high:.3f}, 3 seeds"
     assert headline(summary) == (
         f"**The final race's winner**: {result}. Not significantly different from 1 other: lr=0.1."
     )
@@ -167,7 +185,7 @@ def test_terminal_page_and_note_show_the_same_means(tmp_path: Path) -> None:
     for place in (terminal, page, note):
         assert "mean acc" in place
         assert "adam is better" in place
-    assert "**Best mean**: optimizer=adam: mean acc 0.91," in note
+    assert "**Best mean**: optimizer=adam: mean acc 0.910," in note
 
 
 @pytest.mark.parametrize("race", [None, 3])

@@ -1,10 +1,14 @@
 """The methods of a study in words."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
+import sweeps
 from sweeps.record.definition import Definition
 from sweeps.record.study import By, StudySnapshot
 from sweeps.results.findings import Findings
@@ -15,24 +19,61 @@ from tests.results import pages
 from tests.results.records import with_outcome, with_trials
 
 LOG_LR = "log interval(0.0001, 0.1)"
+SAMPLERS = Path(sweeps.__file__).with_name("conf") / "hydra" / "sweeper" / "sampler"
 
 
 def methods_of(study: StudySnapshot, n_trials: str = "None", **search: str) -> str:
     parameters = {"lr": LOG_LR, "batch_size": "16,32,64"}
-    fixed = {"seed": "7"}
+    fixed = {"seed": "7", "epochs": "5", "target": "null", "model.hidden": "[64]", "model.act": "relu", "data": "${x}"}
+    command = ["python", "app.py", "-m", "model.hidden=[64]", "lr=interval"]
     definition = Definition(
-        study.name, ["python", "app.py"], "/home/me", [], [], parameters, n_trials, search, fixed, total=len(study.rows)
+        study.name, command, "/home/me", [], [], parameters, n_trials, search, fixed, total=len(study.rows), version=2
     )
     return describe_methods(Findings(study), definition)
 
 
+def grid_methods(study: StudySnapshot, parameters: dict[str, str], total: int, **changes: Any) -> str:
+    search = changes.pop("search", {})
+    definition = Definition(
+        "s", [], "/home/me", [], [], parameters, "None", search, {}, total=total, version=2, **changes
+    )
+    return describe_methods(Findings(replace(study, searched=False)), definition).partition(". ")[0]
+
+
 def test_a_grid(tmp_path: Path) -> None:
-    study = replace(pages.search(tmp_path / "s"), searched=False, command="python app.py -m x=https://me:sesame@host")
+    study = replace(pages.grid(tmp_path / "s"), command="python app.py -m x=https://me:sesame@host")
+    values = {"lr": "0.001,0.003,0.01,0.03", "batch_size": "32,64,128"}
+    goal = "for the highest accuracy"
+    shown = "lr (0.001, 0.003, 0.01, 0.03); batch_size (32, 64, 128)"
+    assert grid_methods(study, values, 12, size=12) == f"Study grid is a grid of all 12 combinations of {shown} {goal}"
+    assert f"the first 5 points of {shown}" in grid_methods(study, values, 5, size=12)
+    assert f"the first 5 points of {shown}" in grid_methods(study, values, 5)
+    excluded = grid_methods(study, values, 11, size=11, search={"exclude": '["lr=0.01 and batch_size=32"]'})
+    assert f"11 points of {shown}, except (lr=0.01 and batch_size=32) {goal}" in excluded
+    listed = grid_methods(study, values, 2, size=2, search={"points": '[{"lr": 1}, {"lr": 2}]'})
+    assert f"a grid of 2 listed points of {shown}" in listed
+    assert "a grid of one configuration" in grid_methods(study, {}, 1)
+    assert "pruners.MedianPruner could end trials early" in grid_methods(
+        study, values, 12, size=12, search={"pruner": '{"_target_": "optuna.pruners.MedianPruner"}'}
+    )
     words = methods_of(study)
-    assert "tried all combinations of lr (log interval(0.0001, 0.1)); batch_size (16, 32, 64)" in words
-    assert "Trials used seed 7. Of 25 trials: 5 queued, 2 running, " in words
-    assert "Trials ran on" not in words  # because nothing is recorded
     assert words.endswith("typed in /home/me:\n\n    python app.py -m x=https://me:***@host")
+    assert "Trials used seed 7. Of 12 trials: 11 completed, 1 out of memory." in words
+    assert "Trials ran on" not in words  # because nothing is recorded
+
+
+def test_a_conditional_grid_has_not_all_combinations(tmp_path: Path) -> None:
+    study = pages.grid(tmp_path / "s")
+    rows = [replace(row, params={"opt": "adam", "+b": 1} if row.number < 2 else {"opt": "sgd"}) for row in study.rows]
+    words = grid_methods(replace(study, rows=rows[:3]), {"opt": "adam,sgd", "+b": "1,2"}, 3, size=3)
+    assert "is a grid of 3 points of opt (adam, sgd); b (1, 2), where only some points have b for" in words
+
+
+def test_grid_without_results_has_no_goal(tmp_path: Path) -> None:
+    study = pages.all_failed(tmp_path / "s")
+    assert grid_methods(study, {"lr": "1,2"}, 2, size=2).endswith("is a grid of all 2 combinations of lr (1, 2)")
+    named = grid_methods(study, {"lr": "1,2"}, 2, size=2, search={"objective": "accuracy"})
+    assert named.endswith("of lr (1, 2) for the highest accuracy")
 
 
 def test_a_search_on_gpus(tmp_path: Path) -> None:
@@ -46,22 +87,57 @@ def test_a_search_on_gpus(tmp_path: Path) -> None:
     words = methods_of(study, "20", sampler='{"_target_": "optuna.samplers.TPESampler", "seed": null}', pruner=pruner)
     assert "searched lr (log interval(0.0001, 0.1)); batch_size" in words
     assert "by optuna.samplers.TPESampler, with a budget of 20 trials; " in words
-    assert "optuna.pruners.MedianPruner (n_startup_trials=3) ended unpromising trials early." in words
-    assert "Each training used epochs=9. Trials ran on 3 hosts with 0 or 2 GPUs a trial: EPYC, A100." in words
+    assert "optuna.pruners.MedianPruner (n_startup_trials=3) could end trials early." in words
+    assert "All trials shared model.hidden=[64], model.act=relu. Each training used epochs=9." in words
+    assert "Trials ran on 3 hosts with 0 or 2 GPUs a trial: EPYC, A100." in words
     assert "Software: python 3.11.2." in words
     assert "1.25 kWh of the GPUs' energy, within 0:0" in words
 
 
+@pytest.mark.parametrize("file", sorted(SAMPLERS.glob("*.yaml")), ids=lambda file: file.stem)
+def test_each_sampler_has_its_name_and_settings(tmp_path: Path, file: Path) -> None:
+    settings = yaml.safe_load(file.read_text())
+    target = settings["_target_"]
+    words = methods_of(pages.search(tmp_path / "s"), "20", sampler=json.dumps(settings))
+    name = "sweepyard's Gaussian process" if file.stem == "default" else target
+    given = [f"{key}={value}" for key, value in settings.items() if key != "_target_" and value is not None]
+    assert f", by {name}{' (' if given else ''}{', '.join(given)}" in words
+    assert "ten by TPE" not in words
+    both = methods_of(pages.two_objectives(tmp_path / "two"), "20", sampler=json.dumps(settings))
+    assert "all combinations" not in words + both
+    several = methods_of(replace(pages.two_objectives(tmp_path / "t"), searched=True), sampler=json.dumps(settings))
+    assert f", by {'optuna.samplers.TPESampler' if file.stem == 'default' else target}" in several
+    assert "for the highest accuracy and the lowest seconds" in several
+
+
+def test_samplers_of_persons_and_of_functions(tmp_path: Path) -> None:
+    study = pages.search(tmp_path / "s")
+    assert "by mine.Sampler (depth=3)." in methods_of(study, sampler='{"_target_": "mine.Sampler", "depth": 3}')
+    assert "by an unknown sampler." in methods_of(study, sampler="{")
+    default = '{"_target_": "sweeps.choose.sampler.build.DefaultSampler"}'
+    words = methods_of(study, sampler=default, custom_search_space="mine.space")
+    assert "batch_size (16, 32, 64) and what mine.space() suggests for the highest" in words
+    assert "by optuna.samplers.TPESampler." in words
+
+
 def test_points_people_and_a_race(tmp_path: Path) -> None:
     study = pages.search(tmp_path / "s")
-    rows = [replace(study.rows[0], by=By.PERSON), *study.rows[1:6]]
+    rows = [replace(study.rows[0], by=By.PERSON), replace(study.rows[1], memory={"start": "x"}), *study.rows[2:6]]
     rows += [replace(trial, by=By.RACE, params={**trial.params, "seed": 9}) for trial in study.rows[6:9]]
-    words = methods_of(replace(study, rows=rows), "5", learn_from="pilot", objective="x")
-    assert "with a budget of 5 trials; " not in words
-    assert "The sampler learned from pilot, too. A person added 1 trial. Trials used seed 7. In a final race" in words
+    words = methods_of(replace(study, rows=rows, repeats=3), "5", learn_from="pilot,second", objective="x")
+    assert "with a budget of 5 configurations under 3 seeds each." in words
+    assert "The sampler learned from pilot, second, too. The search began with 1 given point. A person added" in words
+    assert "A person added 1 trial. Trials used seed 7. In a final race" in words
     assert "the best configurations ran under seed 9 in 3 trials." in words
-    listed = methods_of(replace(study, searched=False), points='[{"lr": 1}, {"lr": 2}]')
-    assert "tried 2 listed points of lr (log interval" in listed
+
+
+def test_groups_and_shared_values_are_named(tmp_path: Path) -> None:
+    study = pages.grid(tmp_path / "s")
+    choices = {"model": "mlp", "lr": "x", "dataset": "digits", "cluster": None, "hydra/launcher": "local"}
+    lines = "".join(f"      {name}: {choice or 'null'}\n" for name, choice in choices.items())
+    hydra = study.rows[0].folder / ".hydra" / "hydra.yaml"
+    hydra.write_text(f"hydra:\n  runtime:\n    choices:\n{lines}")
+    assert "All trials shared model=mlp, dataset=digits, epochs=5, model.hidden=[64]. All attempts" in methods_of(study)
 
 
 @pytest.mark.parametrize("name", pages.STUDIES)

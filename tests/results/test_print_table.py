@@ -2,7 +2,9 @@
 
 import csv
 import json
+import math
 import shutil
+import struct
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +17,7 @@ from sweeps.results.findings import Findings
 from sweeps.results.picture import write_figures
 from sweeps.results.print_table import STYLES, render_classes, render_table
 from sweeps.trial.job import State
+from sweeps.wording import without_noise
 from tests.results import pages
 
 
@@ -65,6 +68,28 @@ def test_every_study_has_a_table(tmp_path: Path, name: str, style: str) -> None:
     assert len(table.splitlines()) == study.count(State.COMPLETED) + {"latex": 6, "markdown": 2, "csv": 1}[style]
     everything = Findings(replace(study, rows=study.rows[:1]))
     assert "folder" in render_table(everything, ["folder", "error", "trial"], style)
+
+
+def test_numbers_of_32_bits_have_no_noise(tmp_path: Path) -> None:
+    noisy = struct.unpack("f", struct.pack("f", 0.3))[0]
+    rows = [pages.trial(tmp_path / "s", 0, {"lr": 0.1}, [noisy], State.COMPLETED)]
+    findings = Findings(StudySnapshot("s", tmp_path / "s", ("accuracy",), ("maximize",), rows, 1))
+    assert render_table(findings, ["lr", "accuracy"], "csv") == "lr,accuracy\n0.1,0.3"
+    for number in (0.1, 1 / 3, 1e300, 0.5, 16777217.0, 1e-46, math.pi, -2.5e-8):
+        assert without_noise(number) == number
+    single = struct.unpack("f", struct.pack("f", 1 / 3))[0]
+    assert str(without_noise(single)) == "0.33333334"
+
+
+def test_mean_of_a_fraction_has_an_interval_within_its_ends(tmp_path: Path) -> None:
+    rows = [
+        pages.trial(tmp_path / "s", seed, {"lr": 1, "seed": seed}, [value], State.COMPLETED)
+        for seed, value in enumerate((0.9, 0.98))
+    ]
+    findings = Findings(StudySnapshot("s", tmp_path / "s", ("accuracy",), ("maximize",), rows, 2))
+    assert "0.94 (0.43 to 1.00)" in render_table(findings, [], "markdown")
+    assert "0.94 (0.43 to 1.00)" in render_table(findings, [], "latex")
+    assert "0.94 ± 0.51" in render_table(Findings(replace(findings.study, objective=("loss",))), ["loss"], "markdown")
 
 
 def test_each_objective_has_a_best_value(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from sweeps.results.terminal import View
 from sweeps.results.trials import TrialFiles, shown_of
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Point, State
-from sweeps.trial.metrics import METRICS, MetricsLine
+from sweeps.trial.metrics import METRICS, SYSTEM_METRICS, MetricsLine
 from tests.results import pages
 from tests.results.records import ended, with_outcome, with_trials
 
@@ -282,6 +282,25 @@ def test_every_started_trial_has_a_mark_in_every_figure(tmp_path: Path, section:
         for number in np.ravel(trace.get("customdata", []))
     }
     assert [marks[i] for i in range(len(ALL_KINDS))] == [*ALL_KINDS.values()]
+
+
+def test_seconds_of_a_trial_do_not_count_pauses_between_attempts(tmp_path: Path) -> None:
+    files = TrialFolder(tmp_path / "0")
+    for began, end in ((1000.0, 1030.0), (90_000.0, 90_030.0), (200_000.0, None)):
+        attempt = files.new_attempt(began)
+        attempt.begin(began)
+        for second in (10, 20):
+            files.append_metrics(MetricsLine(second, began + second, {"acc": 0.5}))
+            files.append_metrics(MetricsLine(second, began + second, {"system/gpu_0_x": 1.0}), SYSTEM_METRICS)
+        if end:
+            attempt.close(Outcome(State.LOST, "node failure"), end)
+    row = TrialRecord(0, {}, State.RUNNING, files.path, tuple(files.ends()))
+    study = StudySnapshot("s", tmp_path, ("acc",), ("maximize",), [row])
+    trial_files = TrialFiles(study.objective)
+    trial_files.look(Findings(study))
+    seconds = trial_files.as_data(Findings(study))["trials"][0]["seconds"]
+    assert seconds[1] == [0.0, 10.0, 30.0, 40.0, 60.0, 70.0]
+    assert trial_files.usage()[0]["system/gpu_0_x"][0] == [0.0, 10.0, 30.0, 40.0, 60.0, 70.0]
 
 
 def test_curves_show_the_best_and_newest_trials(tmp_path: Path) -> None:

@@ -332,6 +332,20 @@ def test_time_to_a_target_is_measured(target: float | None, maximize: bool, reac
     assert [count.target_s for count in counts(scaling)] == reached
 
 
+def test_speed_up_by_images_is_said_where_it_is_another_one() -> None:
+    scaling = page_of(sample(1, 15, images_s=100.0), sample(2, 10, images_s=190.0))
+    expected = "This is by epoch time, with any validation; by images/s of the training alone, 1.90 times."
+    assert scaling_page.words(scaling) == [Paragraph(f"2 GPUs: 1.50 times as fast as 1, 75% of ideal. {expected}")]
+    same = page_of(sample(1, 15, images_s=100.0), sample(2, 10, images_s=151.0))
+    assert scaling_page.words(same) == [Paragraph("2 GPUs: 1.50 times as fast as 1, 75% of ideal.")]
+
+
+def test_accuracy_of_0_is_no_target() -> None:
+    courses = [[(5.0, 0.0)], [(9.0, 0.0)]]
+    samples = [sample(n + 1, 15 / (n + 1), course=course, objective=0.0) for n, course in enumerate(courses)]
+    assert "to acc 0" not in scaling_page.words(page_of(*samples))[0].plain
+
+
 @pytest.mark.parametrize(
     ("seconds", "expected"),
     [

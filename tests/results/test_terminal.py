@@ -80,9 +80,26 @@ def test_numbers_are_not_wrapped(width: int) -> None:
     view.closing(study)
     assert "best of 2 completed trials\n" in output(view)
     assert all(len(line) <= width for line in output(view).splitlines())
-    (line,) = (line for line in output(view).splitlines() if "1.00964" in line)
-    assert {"1", "[256,", "0.0142478", "64", "0.102515"} <= set(line.replace("│", " ").split())
+    (line,) = (line for line in output(view).splitlines() if "1.01 " in line)
+    assert {"1", "[256,", "0.0142478", "64", "0.1025"} <= set(line.replace("│", " ").split())
     assert ("│" in line) == (width == 200)
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ([0.393939, 0.151515], ["0.3939", "0.1515"]),
+        ([0.393939, 0.393941], ["0.393939", "0.393941"]),
+        ([0.39391, 0.39394], ["0.39391", "0.39394"]),
+        ([0.5, 0.5], ["0.5", "0.5"]),
+        ([12345.678, 1.0], ["12346", "1"]),
+    ],
+)
+def test_results_have_as_many_digits_as_distinguish_them(values: list[float], shown: list[str]) -> None:
+    ends = [Outcome(State.COMPLETED, objective=[value]) for value in values]
+    done = [TrialRecord(i, {}, State.COMPLETED, Path("nowhere"), (end,)) for i, end in enumerate(ends)]
+    findings = Findings(StudySnapshot("s", Path("nowhere"), ("loss",), ("minimize",), done))
+    assert [row[1] for row in findings.table(done)[1:]] == shown
 
 
 def test_lines_of_a_file_are_not_wrapped() -> None:

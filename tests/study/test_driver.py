@@ -1,6 +1,7 @@
 """A driver in this process, over a launcher of the tests: what it does when something happens that nobody expected."""
 
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -361,6 +362,10 @@ def test_infeasible_trials_are_retried_on_request(
     Limited.most = 9
     assert states(run(launcher, sweep="x=1,2,3,4,5")) == states(extended)
     resume("--retry", "infeasible", "--trials", "3")
+    with pytest.raises(UserError, match="was started with other values"):
+        run(launcher, sweep="x=1,2,3,4,6")
+    assert states(run(launcher, sweep="x=1,2,3,4,5")) == states(extended)  # because a refused command records nothing
+    resume("--retry", "infeasible", "--trials", "3")
     assert states(run(launcher, sweep="x=1,2,3,4,5")) == ["completed"] * 2 + ["infeasible", "completed", "infeasible"]
     resume("--retry", "infeasible")
     done = run(launcher, sweep="x=1,2,3,4,5")
@@ -399,18 +404,52 @@ def test_a_folder_that_cannot_be_made(run: Run, clock: Clock, tmp_path: Path) ->
         run(FakeLauncher(trains(), clock))
 
 
+RETRY = "Correct the cause of the failed trials, then type: python -m sweeps resume s --retry failed"
+
+
 def test_a_finished_study_that_is_typed_again(run: Run, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     launcher = FakeLauncher(by_trial(trains(), t1=ends(Outcome(State.FAILED, "KeyError: 'x'"))), clock)
     run(launcher)
     out = capsys.readouterr().out
     assert "\nstudy s: 3 trials: 2 completed, 1 failed\n" in out
     assert "nothing is left to do" not in out
+    assert out.splitlines()[-1] == RETRY
     run(launcher)
     *_, what, more, retry = capsys.readouterr().out.splitlines()
     assert what == "nothing is left to do: every trial of study s had ended before."
     assert "hydra.sweeper.extend=true" in more
-    assert retry == "Retry failed trials: python -m sweeps resume s --retry failed"
+    assert retry == RETRY
     assert len(launcher.submitted) == 3
+
+
+SBATCH = "sbatch: error: invalid partition specified: nowhere\nsbatch: error: Batch job submission failed"
+
+
+@pytest.mark.parametrize(
+    "outcome", [Outcome(State.REFUSED, SBATCH), Outcome(State.REFUSED, SBATCH, request_refused=True)]
+)
+def test_a_refusal_is_printed_once_and_counts_as_no_failure(
+    run: Run, clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, outcome: Outcome
+) -> None:
+    run(FakeLauncher(ends(outcome, begins=False), clock, slots=1), sweep="x=1,2,3,4")
+    out = capsys.readouterr().out
+    assert out.count("sbatch: error: invalid partition") == 1, out
+    assert "sbatch: error: invalid partition specified: nowhere sbatch: error: Batch job" in out
+    assert re.search(r"^trials? 0(, 1, 2)? refused: for the reason above$", out, re.M), out
+    assert re.search(r"^study s is not finished: (trial 0 was|3 trials in a row were) refused\.$", out, re.M), out
+    assert "--retry" not in out
+    monkeypatch.setattr("sys.argv", ["sweeps", "list"])
+    with pytest.raises(SystemExit):
+        commands.main()
+    assert re.search(r"│ s +│ 0 of 4 +│ +│ +│", capsys.readouterr().out)
+
+
+def test_error_of_several_lines_takes_one_line(run: Run, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    error = "ValueError: shapes differ\n\n  (3, 4)\n  (4, 3)" + "\nframe" * 500
+    run(FakeLauncher(by_trial(trains(), t1=ends(Outcome(State.FAILED, error))), clock))
+    lines = [line for line in capsys.readouterr().out.splitlines() if "shapes" in line or "frame" in line]
+    assert len(lines) == 2  # when it ended, and at the end
+    assert all("ValueError: shapes differ (3, 4) (4, 3) frame" in line and len(line) < 600 for line in lines)
 
 
 def test_complete_study_waits_for_no_trial(

@@ -18,11 +18,13 @@ from typing import Any
 import pytest
 
 from sweeps import __main__ as commands
+from sweeps.choose.repeats import Seeds
 from sweeps.files import read_json
 from sweeps.record.configurations import best
 from sweeps.record.definition import Definition
 from sweeps.record.space import canonical
 from sweeps.record.study import TrialRecord
+from sweeps.study.requests import Requests
 from sweeps.trial.job import Job, Outcome, Point, State
 from sweeps.trial.process import outcome_of_error, outcome_of_return
 from tests.study.fake_launcher import SILENT, Acts, Clock, Drive, FakeLauncher, Script, Study, begin, fake_time
@@ -162,6 +164,8 @@ def retry_failed(study: Study) -> None:
         with pytest.raises(SystemExit) as exit_:
             commands.main()
     assert not exit_.value.code
+    requests = Requests(study.folder, study.space, Seeds(), None)  # type: ignore[arg-type]
+    requests.retry(study.record(study.settings), lambda line: None)
 
 
 def drive_to_its_end(study: Study, launcher: FakeLauncher, kills: Kills) -> Drive:
