@@ -15,8 +15,9 @@ from sweeps.record.costs import COSTS, of_trial, wall_clock_s
 from sweeps.record.study import MIN_FOR_IMPORTANCE, StudySnapshot, TrialRecord, parameters
 from sweeps.results import configurations, figures, notes, overview, page, scaling_page, tables
 from sweeps.results.classes import CLASSES, build_table
+from sweeps.results.curves import curve_metric
 from sweeps.results.drawing import Figures
-from sweeps.results.figure_data import kind_of
+from sweeps.results.figure_data import FigureData, kind_of
 from sweeps.results.findings import Findings, findings_of
 from sweeps.results.page import Section
 from sweeps.results.tables import CSV, HTML, Paragraph, Part, Table, parts_as_html
@@ -86,8 +87,9 @@ def _render_page(findings: Findings, files: TrialFiles, again_s: float = 0.0) ->
     if (study := files.filled(findings.study)) is not findings.study:
         findings = replace(findings, study=study, origin=findings)
     curves = files.curves()
-    figures_by_title = figures.build_figures(findings, curves, files.usage())
+    figures_by_title = figures.build_figures(FigureData(findings, curves, files.usage()))
     cost_figures = figures_by_title.pop(figures.COST, {})
+    scaling_figures = figures_by_title.pop(figures.SCALING, {})
     sections = overview.build_sections(findings, files)
     sections += _build_sections(findings, figures_by_title, running=again_s > 0)
     if parts := configurations.build_parts(findings, most=_ROWS_IN_HTML):
@@ -96,8 +98,8 @@ def _render_page(findings: Findings, files: TrialFiles, again_s: float = 0.0) ->
         sections.append(Section("Trials", html=_render_table(findings)))
         sections.append(Section(figures.COST, cost_figures, parts_as_html(_build_costs(findings))))
     if findings.scaling:
-        sections.append(scaling_page.build_section(findings.scaling))
-    data = {"written": int(time.time() * 1000), "again_s": again_s, "metric": figures.curve_metric(study, curves)}
+        sections.append(scaling_page.build_section(findings.scaling, scaling_figures))
+    data = {"written": int(time.time() * 1000), "again_s": again_s, "metric": curve_metric(study, curves)}
     data |= files.as_data(findings)
     return page.render_page(study.name, sections, data, overview.render_status(study, again_s > 0))
 

@@ -8,6 +8,7 @@ import pytest
 
 from sweeps.record.study import StudySnapshot
 from sweeps.results import picture
+from sweeps.results.figure_data import FigureData
 from sweeps.results.figures import build_figures
 from sweeps.results.findings import Findings
 from sweeps.results.picture import FORMATS, write_figures
@@ -22,7 +23,8 @@ def test_every_figure_is_written(tmp_path: Path, name: str) -> None:
     findings = Findings(replace(study, importance={"lr": 0.7, "batch_size": 0.3}))
     files = TrialFiles(study.objective)
     files.look(findings)
-    titles = [(section, key) for section, by_key in build_figures(findings, files.curves()).items() for key in by_key]
+    figures = build_figures(FigureData(findings, files.curves()))
+    titles = [(section, key) for section, by_key in figures.items() for key in by_key]
     paths, problems = write_figures(findings, tmp_path / "figures", "svg")
     assert not problems
     assert len({*paths}) == len(titles)

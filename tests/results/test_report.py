@@ -239,7 +239,7 @@ def test_unreadable_metrics_do_not_stop_the_report(tmp_path: Path, damage: bytes
 def drawn(summary: StudySnapshot, section: str, name: str = "") -> Figure:
     trials = TrialFiles(summary.objective)
     trials.look(Findings(summary))
-    return figures.build_figures(Findings(summary), trials.curves())[section][name]
+    return figures.build_figures(FigureData(Findings(summary), trials.curves()))[section][name]
 
 
 def numbers_of(summary: StudySnapshot, section: str, name: str = "") -> set[int]:
@@ -423,7 +423,7 @@ def test_failed_trial_is_marked_in_the_cell(tmp_path: Path) -> None:
 )
 def test_heat_map_needs_two_numbers_or_a_grid(tmp_path: Path, points: list[Point]) -> None:
     summary = study(tmp_path, *points)
-    assert "Two parameters" not in figures.build_figures(Findings(summary), {})
+    assert "Two parameters" not in figures.build_figures(FigureData(Findings(summary), {}))
 
 
 def test_heat_map_shows_the_two_most_important_parameters(tmp_path: Path) -> None:
@@ -632,7 +632,7 @@ def test_few_curves_have_a_legend_without_passwords(tmp_path: Path, count: int) 
         report_twice(row, {"acc": 1.0})
     trials = TrialFiles(summary.objective)
     trials.look(Findings(summary))
-    figure = figures.build_figures(Findings(summary), trials.curves())["Learning curves"][""]
+    figure = figures.build_figures(FigureData(Findings(summary), trials.curves()))["Learning curves"][""]
     assert figure["layout"]["showlegend"] is (count == 3)
     names = [trace.get("name") for trace in figure["data"] if trace["mode"] == "lines"]
     assert names == [f"db=http://me:***@host/{i}" if count == 3 else None for i in range(count)]
@@ -804,7 +804,7 @@ def test_page_shows_best_and_newest_of_many_trials(tmp_path: Path) -> None:
     assert [row.number for row in selection] == [*range(1000), *range(1500, 2500)]
     shown = {
         n
-        for trace in figures.build_figures(Findings(summary), {})["History"][""]["data"]
+        for trace in figures.build_figures(FigureData(Findings(summary), {}))["History"][""]["data"]
         for n in trace.get("customdata", [])
     }
     assert shown <= {row.number for row in selection} and len(shown) == 1500
