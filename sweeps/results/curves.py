@@ -1,5 +1,6 @@
 """The learning curves: a line for each trial and metric, by step, by seconds or by epoch."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -100,9 +101,11 @@ def learning_curves(source: FigureData, choice: Choice = EVERY_TRIAL) -> Figures
     figures: Figures = {}
     for metrics in groups:
         reporting = [trial for trial in chosen if _metrics_of(source, trial, metrics)]
-        scale = _scale(source, reporting, metrics)
+        values = _values(source, reporting, metrics)
+        scale = scale_of(values)
+        limits = _limits(scale, values) if choice.facet else {}
         for value, trials in _facets(reporting, choice.facet).items():
-            panel = _Panel(source, metrics, choice.by, scale, value)
+            panel = _Panel(source, metrics, choice.by, scale, value, limits)
             figure = panel.draw(trials, max(_MOST_CURVES, len(choice.trials)))
             if figure:
                 names = [value, ", ".join(metrics) if len(groups) > 1 else ""]
@@ -134,14 +137,25 @@ def _metrics_of(source: FigureData, trial: TrialRecord, metrics: Sequence[str]) 
     return [metric for metric in metrics if metric in source.curves.get(trial.number, {})]
 
 
-def _scale(source: FigureData, trials: Sequence[TrialRecord], metrics: Sequence[str]) -> Scale:
-    """Return the scale of all values, so that the figures of a facet share it."""
+def _values(source: FigureData, trials: Sequence[TrialRecord], metrics: Sequence[str]) -> list[float]:
+    """Return all values of the metrics, in any order."""
     values: list[float] = []
     for trial in trials:
         for metric in _metrics_of(source, trial, metrics):
             curve = source.curves[trial.number][metric]
             values += [value for value in curve[1] if value is not None]
-    return scale_of(values)
+    return values
+
+
+def _limits(scale: Scale, values: Sequence[float]) -> dict[str, Any]:
+    """Return the range of the y axis for all values, so that the figures of a facet can be compared."""
+    places = [scale.place(value) for value in values]
+    if scale.log:
+        places = [math.log10(place) for place in places]
+    low = min(places, default=0.0)
+    high = max(places, default=0.0)
+    margin = 0.05 * (high - low)
+    return {"range": [low - margin, high + margin]} if margin else {}
 
 
 @dataclass(frozen=True)
@@ -157,6 +171,7 @@ class _Panel:
     by: str
     scale: Scale
     facet: str
+    limits: Mapping[str, Any]  # range of the y axis; empty for the range of the lines
 
     def draw(self, among: Sequence[TrialRecord], most: int) -> Figure | None:
         trials, note = self.source.select(most, among)
@@ -228,7 +243,7 @@ class _Panel:
         xaxis = drawing.count_axis(STEP, ends) if self.by == STEP else {"title": {"text": self.by}}
         layout: dict[str, Any] = {"xaxis": xaxis, **self.source.color_layout()}
         title = " ".join([short(self.metrics[0], 40), *(f"({dash}: {name})" for dash, name in self._others())])
-        layout["yaxis"] = {"title": {"text": title}, **self.scale.ticks}
+        layout["yaxis"] = {"title": {"text": title}, **self.scale.ticks, **self.limits}
         layout["meta"] = {
             "curves": {"note": note, "dashed": len(self.metrics) > 1}
         }  # because the page lets the reader choose the metric

@@ -4,6 +4,7 @@ import io
 import logging
 import math
 import re
+from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,7 @@ _MOST_IN_COLUMN = 6  # parallel axes
 _PRINT: Any = {"font.size": 8, "axes.linewidth": 0.6, "lines.linewidth": 1.2, "savefig.dpi": 300, "pdf.fonttype": 42}
 _PRINT |= {"lines.markersize": 4}
 _WIDTH_OF_CELLS = 220  # width of a grid in points, divided by the width of a character in its font's size
-_MOST_WIDE_CELLS = 4  # in a line, with values of more than three digits
-_LONG_NUMBER = re.compile(r"-?\d+\.[\de+-]{5,}")
+_DECIMAL = re.compile(r"-?\d+\.[\de+-]+")
 _LARGEST = 1e300  # because the margin beyond a larger number would be infinite
 _NUMBER = re.compile(r"[\d.]+")
 
@@ -192,18 +192,33 @@ def _add_cells(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> None
         getattr(axes, f"{name}axis").update_units([*map(plain, trace[name])])
     image = axes.pcolormesh(range(len(trace["x"])), range(len(trace["y"])), values, **names)
     axes.tick_params("x", rotation=90 * (len(trace["x"]) > 6))
-    texts = trace["text"] if "texttemplate" in trace else []
-    if len(trace["x"]) > _MOST_WIDE_CELLS:
-        texts = [[_LONG_NUMBER.sub(lambda match: f"{float(match[0]):.3g}", words) for words in line] for line in texts]
-    longest = max((len(words) for line in texts for words in line), default=0)
-    size = min(6.0, _WIDTH_OF_CELLS / len(trace["x"]) / max(longest, 1))  # points
-    for up, line in enumerate(texts if size >= SMALLEST else []):
+    texts, size = _fit_texts(trace["text"], len(trace["x"])) if "texttemplate" in trace else ([], 0.0)
+    for up, line in enumerate(texts):
         for across, words in enumerate(line):
             red, green, blue, _ = image.to_rgba(values[up][across])
             is_light = 0.299 * red + 0.587 * green + 0.114 * blue > 0.5
             ink = "black" if is_light else "white"
             axes.text(across, up, words, color=ink, ha="center", va="center", fontsize=size)
     _add_color_bar(axes, image, layout)
+
+
+def _fit_texts(texts: Sequence[Sequence[str]], columns: int) -> tuple[Sequence[Sequence[str]], float]:
+    """Return the texts of cells and their font's size (points): with fewer digits where four have no room.
+
+    No texts if even two digits have none.
+    """
+    for digits in (4, 3, 2):
+        fitted = [[_shorten(words, digits) for words in row] for row in texts]
+        longest = max((len(words) for row in fitted for words in row), default=0)
+        size = min(6.0, _WIDTH_OF_CELLS / columns / max(longest, 1))
+        if size >= SMALLEST:
+            return fitted, size
+    return [], 0.0
+
+
+def _shorten(words: str, digits: int) -> str:
+    """Return the words with so many digits of each decimal number."""
+    return _DECIMAL.sub(lambda match: f"{float(match[0]):.{digits}g}", words)
 
 
 def _add_contours(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> None:

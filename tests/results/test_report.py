@@ -408,7 +408,7 @@ def test_failed_trial_is_marked_in_the_cell(tmp_path: Path) -> None:
     summary = study(tmp_path, *({"x": x, "n": n} for x in ("a<b>", "c") for n in (64, 100_000)))
     summary = with_trials(summary, ended(summary.rows[3], State.FAILED))
     cells, failed = drawn(summary, "Two parameters")["data"]
-    assert (failed["x"], failed["y"]) == ([cells["x"][1]], [cells["y"][1]]) == (["c"], ["1e+05"])
+    assert (failed["x"], failed["y"]) == ([cells["x"][1]], [cells["y"][1]]) == (["c"], ["100000"])
     assert cells["x"][0] == "a&lt;b&gt;"
 
 
