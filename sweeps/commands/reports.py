@@ -35,7 +35,7 @@ def report(
     file_format: Annotated[str, typer.Option("--format", help="figures: pdf, svg or png; default: pdf")] = "",
     metrics: Annotated[str, typer.Option(help="figures: metrics of the learning curves, as in loss,val_loss")] = "",
     by: Annotated[str, typer.Option(help="figures: axis of the learning curves: step, seconds or epoch")] = "",
-    trials: Annotated[str, typer.Option(help="figures: trials of the learning curves, as in 1,3")] = "",
+    trials: Annotated[str, typer.Option(help="figures: trials of the learning curves, as in 3,7")] = "",
     facet: Annotated[str, typer.Option(help="figures: learning curves by the values of a param, as in optimizer")] = "",
     table: Annotated[str, typer.Option(help="print a table instead: latex, markdown or csv")] = "",
     classes: Annotated[bool, typer.Option("--classes", help="table: scores of each class of the best model")] = False,
@@ -186,7 +186,7 @@ def _numbers(words: str) -> list[int]:
     """Return the numbers of --trials. Raises UserError if the words are no such list."""
     numbers = _split(words)
     if not all(number.isdecimal() and len(number) < 10 for number in numbers):
-        raise UserError(f"--trials {words}: not a list of trials.\nType: --trials 1,3")
+        raise UserError(f"--trials {words}: not a list of trial numbers.\nType numbers, as in --trials 3,7")
     return [int(number) for number in numbers]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from sweeps.errors import UserError
 from sweeps.record.study import StudySnapshot
 from sweeps.results import theme
-from sweeps.results.curves import EVERY_TRIAL, Choice
+from sweeps.results.curves import CURVES, EVERY_TRIAL, Choice
 from sweeps.results.drawing import Figure
 from sweeps.results.figure_data import FigureData
 from sweeps.results.figures import build_figures, history
@@ -64,7 +64,10 @@ def write_figures(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--figures {folder}: {error.strerror}.\nChoose another folder: --figures figures") from error
-    for section, figures in build_figures(source, choice).items():
+    sections = build_figures(source, choice)
+    if choice != EVERY_TRIAL and CURVES not in sections:
+        problems.append(f"{CURVES}: no chosen trial reported the metric at two steps")
+    for section, figures in sections.items():
         for name, figure in figures.items():
             if not figure["data"]:
                 problems.append(f"{section}: {figure['note']}")
