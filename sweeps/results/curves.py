@@ -67,13 +67,13 @@ class Choice:
 EVERY_TRIAL = Choice()
 
 
-def _check(option: str, value: str, noun: str, known: Sequence[str]) -> None:
-    """Raise UserError if the value of an option is not known."""
-    if value in known:
+def _check(option: str, value: str, noun: str, names: Sequence[str]) -> None:
+    """Raise UserError if the value of an option is not names."""
+    if value in names:
         return
-    if not known:
+    if not names:
         raise UserError(f"{option} {value}: no trial reported a metric.\nRemove {option}")
-    raise UserError(f"{option} {value}: unknown {noun}.\nChoose among {', '.join(known)}")
+    raise UserError(f"{option} {value}: unnames {noun}.\nChoose among {', '.join(names)}")
 
 
 def _reported(source: FigureData) -> list[str]:
@@ -204,10 +204,10 @@ class _Panel:
         if self.by == STEP:
             return steps, places
         of_trial = self.source.curves[trial.number]
-        known = self.source.seconds.get(trial.number) if self.by == SECONDS else of_trial.get(self.by)
+        axis = self.source.seconds.get(trial.number) if self.by == SECONDS else of_trial.get(self.by)
         points = []
         for step, place in zip(steps, places, strict=True):
-            x = interpolate(known, step) if known else None
+            x = interpolate(axis, step) if axis else None
             if x is not None:
                 points.append((x, place))
         return [x for x, _ in points], [place for _, place in points]

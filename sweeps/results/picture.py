@@ -88,7 +88,7 @@ def write_figures(
 
 
 def _set_dashes(figure: Figure) -> None:
-    """Give each line a dash of its own, because a colour is lost on grey paper, unless dashes are of metrics."""
+    """Set a dash for each line, because a colour is lost on grey paper, unless dashes are of metrics."""
     lines = [trace["line"] for trace in figure["data"] if "name" in trace and "lines" in trace.get("mode", "")]
     if figure["layout"].get("meta", {}).get("curves", {}).get("dashed"):
         return
