@@ -70,7 +70,7 @@ def report(
 
         findings = Findings(with_importance(study, space_of(definition.parameters)), target, counts)
         if figures:
-            choice = Choice(_split(metrics), by or STEP, _numbers(trials), facet)
+            choice = Choice(tuple(_split(metrics)), by or STEP, tuple(_numbers(trials)), facet)
             _write_figures(findings, figures, file_format or picture.FORMATS[0], choice)
         else:
             _write_page(findings, shows_scaling, browser)

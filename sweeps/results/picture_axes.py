@@ -14,6 +14,7 @@ BOTH_COLUMNS_IN = 7.0  # width of both columns of a paper, and the gap between t
 SMALLEST = 3.5  # points, of a font that can be read
 _LABEL = 44  # characters in a line of an axis' title
 _NOTE = 5.5  # points, of the labels beside parallel axes
+_CHARACTER_IN = 0.065  # mean width of a character of a title
 _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
@@ -44,14 +45,16 @@ def set_axis(axes: Any, name: str, axis: dict[str, Any]) -> None:
     if axis.get("tickformat") == ".0%":
         getattr(axes, f"{name}axis").set_major_formatter(lambda value, _: f"{value:.0%}")
     if axis.get("side") == "top":
-        _label_on_top(axes, is_tilted=bool(axis.get("tickangle")))
+        _label_on_top(axes, axis["ticktext"])
     if axis.get("visible") is False:
         getattr(axes, f"{name}axis").set_visible(False)
         axes.spines[:].set_visible(False)
 
 
-def _label_on_top(axes: Any, is_tilted: bool) -> None:
-    """Set the names of parallel axes above them, each of many tilted from its axis to the right."""
+def _label_on_top(axes: Any, names: Sequence[str]) -> None:
+    """Set the names of parallel axes above them, tilted to the right if they are longer than the gap between axes."""
+    gap_in = axes.figure.get_size_inches()[0] / len(names)
+    is_tilted = _CHARACTER_IN * max(map(len, names)) > gap_in
     axes.xaxis.tick_top()
     if is_tilted:
         axes.tick_params("x", rotation=40)
