@@ -15,6 +15,7 @@ SMALLEST = 3.5  # points, of a font that can be read
 _LABEL = 44  # characters in a line of an axis' title
 _NOTE = 5.5  # points, of the labels beside parallel axes
 _CHARACTER_IN = 0.065  # mean width of a character of a title
+_LEFT = 80  # points, of the labels beside an axis and of the lines in its legend
 _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
@@ -79,6 +80,8 @@ def add_notes(axes: Any, layout: dict[str, Any]) -> None:
 
 def add_legend(axes: Any, layout: dict[str, Any], width_in: float) -> None:
     """Add the names of the lines above the axes, and over them the figure's title."""
+    from matplotlib import rcParams
+
     labels = dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))  # a dict, because labels may repeat
     if layout["legend"].get("traceorder") == "reversed":
         labels = dict(reversed(labels.items()))
@@ -86,7 +89,10 @@ def add_legend(axes: Any, layout: dict[str, Any], width_in: float) -> None:
     columns = 6 if width_in > BOTH_COLUMNS_IN else 1 if any(len(label) > 14 for label in labels) else 2
     if len(labels) > 1 and not is_parallel(layout):
         names = {"title": title, "alignment": "left"} if title else {}
-        place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "frameon": False}
+        longest = max(map(len, labels)) * (columns if width_in <= BOTH_COLUMNS_IN else 1)
+        points = (72 * width_in - _LEFT) / (0.6 * longest)  # because a legend that is too wide leaves the axes no room
+        size = max(SMALLEST, min(rcParams["font.size"], points))
+        place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "frameon": False, "fontsize": size}
         axes.legend(labels.values(), labels, ncols=columns, **place, **names)
     elif title:
         axes.set_title(title, loc="left", fontsize="medium")
