@@ -13,7 +13,7 @@ from sweeps.record.definition import Definition, find, sweeps_line
 from sweeps.record.grammar import space_of
 from sweeps.record.study import StudySnapshot, parameters, result_of
 from sweeps.record.trial_config import read_values
-from sweeps.results import report
+from sweeps.results.raw_table import raw_table
 from sweeps.results.terminal import relative_path, tally
 from sweeps.study.best import choose_trial
 from sweeps.study.reading import read_study
@@ -66,13 +66,17 @@ class Study:
     def trials(self) -> "pd.DataFrame":
         """Return one line for each trial, by number.
 
-        The columns are state, params, objectives, metrics, costs, error and folder; then host, cpu_model, gpu_model and
-        versions of the newest attempt, and all other settings as the training used them, by their dotted names. A
-        param with the name of another column gets the prefix `param.`, another setting `config.`.
+        The columns are state, params, objectives, metrics, costs, error and folder. A metric has the value that the
+        trial returned, or else reported last. `final NAME` is the value that was reported last of a metric that is also
+        returned; `best NAME` is the best that was reported of an objective, a loss or an accuracy.
+
+        Then come host, cpu_model, gpu_model and versions of the newest attempt, and all other settings as the training
+        used them, by their dotted names. A param with the name of another column gets the prefix `param.`, another
+        setting `config.`.
         """
         import pandas as pd
 
-        header, *lines = report.raw_table(self.snapshot)
+        header, *lines = raw_table(self.snapshot)
         params = {param.lstrip("+") for param in parameters(self.snapshot.rows)}
         taken = {*header, *facts.PROCESS}
         details: list[dict[str, Any]] = []

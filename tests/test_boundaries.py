@@ -60,7 +60,7 @@ def importers(module: str) -> set[str]:
         ("keras", ("trainers/", "sweeps/integrations/keras.py")),
         ("optuna", ("sweeps/choose/sampler/",)),
         ("submitit", ("sweeps/launchers/slurm/",)),
-        ("matplotlib", ("sweeps/results/picture.py",)),
+        ("matplotlib", ("sweeps/results/picture",)),
         ("mlflow", ("sweeps/tracking/", "trainers/networks.py")),  # because models are saved in MLflow's format
         ("fcntl", ("sweeps/files.py", "trainers/")),
         ("hydra._internal", ("sweeps/hydra_parts.py",)),

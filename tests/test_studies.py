@@ -10,7 +10,7 @@ STUDIES = {
     "line_fit": 7,
     "ten_optimizers": 10,
     "lr_batch_cnn": 25,
-    "optimizer_hyperparameters": 123,
+    "optimizer_hyperparameters": 522,
     "losses_and_batches": 20,
     "growing_batches": 5,
     "batch_and_gpus": 27,

@@ -14,6 +14,7 @@ from sweeps.record.grammar import space_of
 from sweeps.record.study import StudySnapshot
 
 if TYPE_CHECKING:
+    from sweeps.results.curves import Choice
     from sweeps.results.findings import Findings
 
 Target = Annotated[
@@ -32,6 +33,10 @@ def report(
     predict: Predict = "",
     figures: Figures = None,
     file_format: Annotated[str, typer.Option("--format", help="figures: pdf, svg or png; default: pdf")] = "",
+    metrics: Annotated[str, typer.Option(help="figures: metrics of the learning curves, as in loss,val_loss")] = "",
+    by: Annotated[str, typer.Option(help="figures: axis of the learning curves: step, seconds or epoch")] = "",
+    trials: Annotated[str, typer.Option(help="figures: trials of the learning curves, as in 3,7")] = "",
+    facet: Annotated[str, typer.Option(help="figures: learning curves by the values of a param, as in optimizer")] = "",
     table: Annotated[str, typer.Option(help="print a table instead: latex, markdown or csv")] = "",
     classes: Annotated[bool, typer.Option("--classes", help="table: scores of each class of the best model")] = False,
     methods: Annotated[bool, typer.Option("--methods", help="print the methods in words instead")] = False,
@@ -42,13 +47,15 @@ def report(
 ) -> None:
     """Write report.html and trials.csv of a study again."""
     from sweeps.results import picture
+    from sweeps.results.curves import STEP, Choice
     from sweeps.results.findings import Findings
 
     if file_format:
         check_choice("--format", file_format, picture.FORMATS)
     counts, shows_scaling = _counts(predict), scaling or target is not None or bool(predict)
     outputs = {"--table": table, "--figures": figures, "--methods": methods, "--scaling": shows_scaling}
-    _check_options(outputs, {"--columns": columns, "--classes": classes}, {"--format": file_format})
+    of_curves = {"--metrics": metrics, "--by": by, "--trials": trials, "--facet": facet}
+    _check_options(outputs, {"--columns": columns, "--classes": classes}, {"--format": file_format, **of_curves})
     if browser and (typed := next((option for option in ("--table", "--figures", "--methods") if outputs[option]), "")):
         raise UserError(f"{typed} and --open conflict, because {typed} writes no page.\nType a command for each")
     if figures and figures.exists() and not figures.is_dir():
@@ -63,7 +70,8 @@ def report(
 
         findings = Findings(with_importance(study, space_of(definition.parameters)), target, counts)
         if figures:
-            _write_figures(findings, figures, file_format or picture.FORMATS[0])
+            choice = Choice(tuple(_split(metrics)), by or STEP, tuple(_numbers(trials)), facet)
+            _write_figures(findings, figures, file_format or picture.FORMATS[0], choice)
         else:
             _write_page(findings, shows_scaling, browser)
 
@@ -74,11 +82,11 @@ def _print_methods(findings: "Findings", definition: Definition) -> None:
     console.print(describe_methods(findings, definition), soft_wrap=True)
 
 
-def _write_figures(findings: "Findings", folder: Path, file_format: str) -> None:
+def _write_figures(findings: "Findings", folder: Path, file_format: str, choice: "Choice") -> None:
     """Write the figures, and print the path of each, and why others cannot be drawn."""
     from sweeps.results.picture import write_figures
 
-    paths, problems = write_figures(findings, folder, file_format)
+    paths, problems = write_figures(findings, folder, file_format, choice)
     lines = [*map(str, paths), *problems] or [f"study {findings.study.name}: no figure has data"]
     for line in lines:
         console.print(line, soft_wrap=True)
@@ -110,7 +118,7 @@ def _check_options(
         typed = [option for option, value in options.items() if value]
         if typed and not outputs[needed]:
             raise UserError(f"{typed[0]} needs {needed}.\nAdd: {needed} {example}")
-        if len(typed) > 1:
+        if len(typed) > 1 and options is of_table:
             raise UserError(f"{' and '.join(typed)} conflict.\nType a command for each")
     if len(typed := [option for option, value in outputs.items() if value]) > 1:
         raise UserError(f"{' and '.join(typed)} conflict.\nType a command for each")
@@ -123,7 +131,7 @@ def _table(findings: "Findings", style: str, columns: str, classes: bool) -> str
     check_choice("--table", style, STYLES)
     if classes:
         return render_classes(findings, style)
-    return render_table(findings, [column.strip() for column in columns.split(",") if column.strip()], style)
+    return render_table(findings, _split(columns), style)
 
 
 def _explain_no_scaling(study: StudySnapshot) -> UserError:
@@ -168,6 +176,18 @@ def scaling_of_table(
     write_whole(output, render_page(scaling))
     show_scaling(scaling)
     console.print(str(output), soft_wrap=True)
+
+
+def _split(words: str) -> list[str]:
+    return [word.strip() for word in words.split(",") if word.strip()]
+
+
+def _numbers(words: str) -> list[int]:
+    """Return the numbers of --trials. Raises UserError if the words are no such list."""
+    numbers = _split(words)
+    if not all(number.isdecimal() and len(number) < 10 for number in numbers):
+        raise UserError(f"--trials {words}: not a list of trial numbers.\nType numbers, as in --trials 3,7")
+    return [int(number) for number in numbers]
 
 
 def _counts(words: str) -> list[int]:

@@ -15,6 +15,7 @@ from sweeps.wording import text
 MOST_TICKS = 12
 NONE = "none"  # label where a trial lacks the parameter
 _NONE_POSITION = -1 / 8
+_GAP = 0.045  # smallest distance of two labels
 _LARGEST, _SMALLEST = 1e300, 1e-300  # because larger numbers differ by inf, and fractions of smaller ones are 0
 _INTERVAL = re.compile(r"(log )?interval\((\S+), (\S+)\)")
 
@@ -50,7 +51,7 @@ class Axis:
     def label(self, value: Value) -> str:
         if value is None:
             return NONE
-        return _category(value) if self.categories else text(float(value), digits=4)
+        return _category(value) if self.categories else self.number_label(float(value))
 
     def number_at(self, position: float) -> float:
         low, high = self._scale(self.low), self._scale(self.high)
@@ -63,7 +64,11 @@ class Axis:
         if self.categories:
             step = math.ceil(len(self.categories) / (2 * MOST_TICKS))
             return ticks | {self.position(category): category for category in self.categories[::step]}
-        return ticks | {self.position(number): self.number_label(number) for number in self.round_numbers()}
+        for number in self.round_numbers():
+            position = self.position(number)
+            if not ticks or position - max(ticks) >= _GAP:  # because labels that are closer would overlap
+                ticks[position] = self.number_label(number)
+        return ticks
 
     def number_label(self, number: float) -> str:
         """Return the label of one of the `round_numbers`."""

@@ -149,6 +149,8 @@ def parameter_axis(axis: Axis) -> dict[str, Any]:
     numbers = axis.round_numbers()
     ticks = {"tickvals": numbers, "ticktext": [*map(axis.number_label, numbers)]}
     ends = [axis.number_at(position) for position in (-0.04, 1.04)]
+    if ends[0] == ends[1]:
+        return {**title, **ticks}
     if axis.log:
         return {**title, **_LOG, "range": [math.log10(end) for end in ends], **ticks}
     return {**title, "range": ends, **ticks}

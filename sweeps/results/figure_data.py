@@ -10,7 +10,7 @@ from sweeps.results import axes, theme
 from sweeps.results.axes import is_number
 from sweeps.results.findings import Findings
 from sweeps.results.scales import Scale, scale_of
-from sweeps.results.trials import Curves
+from sweeps.results.trials import Curve, Curves
 from sweeps.trial.job import State
 from sweeps.wording import short
 
@@ -22,10 +22,22 @@ class FigureData:
     """The started trials of a study, with values and colours for its figures."""
 
     def __init__(
-        self, findings: Findings, curves: Mapping[int, Curves], usage: Mapping[int, Curves] | None = None
+        self,
+        findings: Findings,
+        curves: Mapping[int, Curves],
+        usage: Mapping[int, Curves] | None = None,
+        seconds: Mapping[int, Curve] | None = None,
     ) -> None:
-        """Prepare the trials. `curves` and `usage` map trial numbers to the metrics by step, and the system metrics."""
-        self.findings, self.study, self.curves, self.usage = findings, findings.study, curves, usage or {}
+        """Prepare the trials.
+
+        By number of the trial: `curves` are of the metrics by step, `usage` of the system metrics, and `seconds` are
+        those since the first report, by step.
+        """
+        self.findings = findings
+        self.study = findings.study
+        self.curves = curves
+        self.usage = usage or {}
+        self.seconds = seconds or {}
         self.maximize = self.study.directions[0] == "maximize"
         started = (trial for trial in self.study.rows if trial.state is not State.QUEUED)
         self.trials = sorted(started, key=lambda trial: trial.number)

@@ -1,14 +1,15 @@
 """The figures of a study: the effect of each parameter on the objective, and every trial."""
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeps.record import costs
 from sweeps.record.study import StudySnapshot
-from sweeps.results import drawing, theme
+from sweeps.results import drawing, scaling_page, theme
 from sweeps.results.classes import CLASSES, confusion_matrix
+from sweeps.results.curves import CURVES, EVERY_TRIAL, Choice, learning_curves
 from sweeps.results.drawing import Figure, Figures, Trace
 from sweeps.results.figure_data import FigureData
 from sweeps.results.findings import Findings
@@ -17,18 +18,15 @@ from sweeps.results.parallel import parallel_coordinates
 from sweeps.results.resources import resources
 from sweeps.results.scales import scale_of
 from sweeps.results.timeline import timeline
-from sweeps.results.trials import Curves, TrialFiles
-from sweeps.secrets import without_password
+from sweeps.results.trials import TrialFiles
 from sweeps.wording import short
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure as PlotlyFigure
 
 COST = "Cost"
-_MOST_CURVES = 60
-_MOST_IN_LEGEND = 10
+SCALING = "Scaling"
 _MOST_SLICES = 12
-_HOVER = "step %{x}: %{y:.5g}<br>%{text}<extra></extra>"
 
 
 def build_plotly_figures(study: StudySnapshot) -> "dict[str, PlotlyFigure]":
@@ -39,7 +37,8 @@ def build_plotly_figures(study: StudySnapshot) -> "dict[str, PlotlyFigure]":
     by_number = {trial.number: trial for trial in study.rows}
     files.look(Findings(study))
     plots = {}
-    for section, figures in build_figures(Findings(study), files.curves(), files.usage()).items():
+    source = FigureData(Findings(study), files.curves(), files.usage())
+    for section, figures in build_figures(source).items():
         for name, figure in figures.items():
             plot = go.Figure(theme.apply_colors({key: figure[key] for key in ("data", "layout")}, palette))
             for trace in plot.data:
@@ -51,16 +50,14 @@ def build_plotly_figures(study: StudySnapshot) -> "dict[str, PlotlyFigure]":
     return plots
 
 
-def build_figures(
-    findings: Findings, curves: Mapping[int, Curves], usage: Mapping[int, Curves] | None = None
-) -> dict[str, Figures]:
+def build_figures(source: FigureData, choice: Choice = EVERY_TRIAL) -> dict[str, Figures]:
     """Return the figures for which the study has data, by section title and figure title.
 
-    `curves` are those of the reported metrics, `usage` those of the system metrics, by the numbers of trials.
+    `choice` is that of the learning curves.
     """
-    source = FigureData(findings, curves, usage)
     sections: dict[str, Figures] = {}
-    for title, draw in {**_FIGURES, "Resources": resources, "Slices": slices}.items():
+    drawers: dict[str, _Drawer] = {**_FIGURES, CURVES: partial(learning_curves, choice=choice)}
+    for title, draw in drawers.items():
         try:
             figure = draw(source)
         except Exception as error:  # because trials may have any numbers, and the other figures must be drawn
@@ -92,60 +89,6 @@ def _best_so_far(source: FigureData, last: int) -> Trace:
     x = [*(trial.number for trial in source.completed), last]
     line = {"color": "--done", "width": 2, "shape": "hv"}
     return drawing.scatter("lines", x, [*best, best[-1]], line=line, hoverinfo="skip")
-
-
-def curves(source: FigureData) -> Figure | None:
-    """Return the learning curves: a line per trial, with a mark at its end.
-
-    Each of few lines has its own colour and dash; many lines have the colour of their objective. Curves of one point
-    each make no figure.
-    """
-    metric = curve_metric(source.study, source.curves)
-    whole = {number: curves[metric] for number, curves in source.curves.items() if metric in curves}
-    trials, note = source.select(_MOST_CURVES, [trial for trial in source.trials if trial.number in whole])
-    if max((len(whole[trial.number][0]) for trial in trials), default=0) < 2:
-        return None
-    has_legend = len(trials) <= _MOST_IN_LEGEND
-    scale = scale_of(value for trial in trials for value in whole[trial.number][1] if value is not None)
-    reported = {number: (steps, drawing.place_all(scale, values)) for number, (steps, values) in whole.items()}
-    own_lines = {trial.number: drawing.series_line(i) for i, trial in enumerate(trials)} if has_legend else {}
-    data: list[Trace] = []
-    ends = []
-    for kind, group in source.group_by_kind(trials).items():
-        ordered = sorted(group, key=source.rank, reverse=True) if kind == "completed" else group
-        for trial in ordered:
-            line = own_lines.get(trial.number) or drawing.line_style(source, kind, trial)
-            trace = drawing.scatter("lines", *reported[trial.number], line=line, meta=trial.number)
-            trace |= {"opacity": 1 if kind in ("completed", "running") else 0.7, "hovertemplate": _HOVER}
-            name = drawing.escape(short(without_password(trial.short_name), 46))
-            data.append(trace | ({"name": name} if has_legend else {}))
-        x, y = zip(*(_last_point(*reported[trial.number]) for trial in ordered), strict=True)
-        marks = drawing.make_marks(source, kind, x, y, ordered) | {"showlegend": False}
-        if own_lines:
-            marks["marker"] |= {"color": [own_lines[trial.number]["color"] for trial in ordered], "coloraxis": None}
-        ends.append(marks)
-    steps = [step for trace in data for step in (trace["x"][0], trace["x"][-1])]
-    layout: dict[str, Any] = {"xaxis": drawing.count_axis("step", steps), **source.color_layout()}
-    layout["yaxis"] = {"title": {"text": short(metric, 40)}, **scale.ticks}
-    layout["meta"] = {"curves": {"note": note}}  # because the page lets the reader choose the metric
-    if has_legend:
-        below = {"orientation": "v", "y": -60 / 320, "yanchor": "top", "traceorder": "reversed"}  # best first
-        layout |= {"showlegend": True, "legend": below}
-    note = f"{note} {scale.note}".strip()
-    return drawing.make_figure([*data, *ends], 380 + 20 * len(trials) * has_legend, note, **layout)
-
-
-def _last_point(steps: Sequence[float], values: Sequence[float | None]) -> tuple[float, float | None]:
-    """Return the last point with a value, or the last step without one."""
-    points = [point for point in zip(steps, values, strict=True) if point[1] is not None]
-    return points[-1] if points else (steps[-1], None)
-
-
-def curve_metric(study: StudySnapshot, curves: Mapping[int, Curves]) -> str:
-    """Return the metric of the learning curves: the first objective, or if unreported, the most common metric."""
-    counts = Counter(name for by_name in curves.values() for name in by_name)
-    first = study.objective[0]
-    return first if first in counts or not counts else counts.most_common(1)[0][0]
 
 
 def cost(source: FigureData) -> Figure | None:
@@ -193,15 +136,25 @@ def slices(source: FigureData) -> Figures:
     return figures
 
 
-_FIGURES: dict[str, Callable[[FigureData], Figure | None]] = {
+def scaling(source: FigureData) -> Figures:
+    """Return the speed-up and the measured quantities by number of GPUs, nodes or ranks, if the study compares some."""
+    measured = source.findings.scaling
+    return scaling_page.build_figures(measured) if measured else {}
+
+
+_Drawer = Callable[[FigureData], Figure | Figures | None]
+_FIGURES: dict[str, _Drawer] = {
     "Pareto front": front,
     "Hypervolume": hypervolume,
     "Parameters and objective": parallel_coordinates,
     "History": history,
-    "Learning curves": curves,
+    CURVES: learning_curves,
     "Two parameters": heat_map,
     "Importance": importance,
     CLASSES: confusion_matrix,
     "Timeline": timeline,
     COST: cost,
+    "Resources": resources,
+    "Slices": slices,
+    SCALING: scaling,
 }

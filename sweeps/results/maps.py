@@ -71,7 +71,8 @@ def _cells(source: FigureData, done: Sequence[TrialRecord], across: Axis, up: Ax
             mean = sum(configuration.values) / len(configuration.values)
             values[cell(configuration.params)] = mean, (configuration.rows or configuration.raced)[0].number
     grid = [[values.get((a, b), (None, None)) for a in across.labels] for b in up.labels]
-    has_room, names = len(across.labels) <= axes.MOST_TICKS, [drawing.escape(axis.name) for axis in (across, up)]
+    has_room = max(len(across.labels), len(up.labels)) <= axes.MOST_TICKS
+    names = [drawing.escape(axis.name) for axis in (across, up)]
     return {
         "type": "heatmap",
         "x": [*map(drawing.escape, across.labels)],

@@ -39,6 +39,11 @@ def paragraphs(notes: Mapping[str, Note]) -> list[Paragraph]:
     return [Paragraph(f": {text_of(note)}", subject) for subject, note in notes.items() if not isinstance(note, dict)]
 
 
+def numbers(notes: Mapping[str, Note]) -> dict[str, dict[str, float]]:
+    """Return the notes that are numbers, by subject: rows of the tables of trials."""
+    return {subject: note for subject, note in notes.items() if isinstance(note, dict)}
+
+
 def text_of(note: Note) -> str:
     """Return a note in words, with at most 20 of its names."""
     if isinstance(note, str):

@@ -1,11 +1,10 @@
 """A study's figures as pictures without a script: for its description in MLflow, and for print."""
 
-import html
 import io
 import logging
 import math
 import re
-import textwrap
+from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,23 @@ from typing import Any
 from sweeps.errors import UserError
 from sweeps.record.study import StudySnapshot
 from sweeps.results import theme
+from sweeps.results.curves import CURVES, EVERY_TRIAL, Choice
 from sweeps.results.drawing import Figure
 from sweeps.results.figure_data import FigureData
 from sweeps.results.figures import build_figures, history
 from sweeps.results.findings import Findings, findings_of
 from sweeps.results.maps import front
+from sweeps.results.picture_axes import (
+    BOTH_COLUMNS_IN,
+    SMALLEST,
+    add_legend,
+    add_notes,
+    is_parallel,
+    part_labels,
+    plain,
+    set_axis,
+)
 from sweeps.results.trials import TrialFiles
-from sweeps.secrets import without_password
 
 FORMATS = ("pdf", "svg", "png")
 _MARKERS = {"circle": "o", "triangle-down": "v", "x": "x", "square": "s", "diamond": "D"}  # by plotly's symbols
@@ -27,44 +36,46 @@ _LINES: dict[str, Any] = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-.
 _LINES |= {"longdash": (0, (9, 2)), "dashdotdot": (0, (5, 1.5, 1, 1.5, 1, 1.5)), "sparse": (0, (1, 4))}
 _LINES |= {"short": (0, (2.5, 1)), "dashdash": (0, (9, 1.5, 3, 1.5)), "longdashdot": (0, (9, 1.5, 1, 1.5))}
 _SETTINGS: Any = {"svg.fonttype": "none", "text.parse_math": False}  # text remains text, and $ a dollar sign
-_LABEL = 44  # characters in a line of an axis' title
 _COLUMN_IN = 3.4  # width of a column of a paper
+_MOST_IN_COLUMN = 6  # parallel axes
 _PRINT: Any = {"font.size": 8, "axes.linewidth": 0.6, "lines.linewidth": 1.2, "savefig.dpi": 300, "pdf.fonttype": 42}
 _PRINT |= {"lines.markersize": 4}
 _WIDTH_OF_CELLS = 220  # width of a grid in points, divided by the width of a character in its font's size
-_MOST_WIDE_CELLS = 4  # in a line, with values of more than three digits
-_LONG_NUMBER = re.compile(r"-?\d+\.[\de+-]{5,}")
-_SMALLEST = 3.5  # points, of a font that can be read
+_DECIMAL = re.compile(r"-?\d+\.[\de+-]+")
 _LARGEST = 1e300  # because the margin beyond a larger number would be infinite
-_RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+_NUMBER = re.compile(r"[\d.]+")
 
 
-def write_figures(findings: Findings, folder: Path, file_format: str) -> tuple[list[Path], list[str]]:
-    """Write every figure of the study, in the width of a paper's column.
+def write_figures(
+    findings: Findings, folder: Path, file_format: str, choice: Choice = EVERY_TRIAL
+) -> tuple[list[Path], list[str]]:
+    """Write every figure of the study, in the width of a paper's column. `choice` is that of the learning curves.
 
     Returns the paths of the files, and a line for each figure that cannot be drawn.
-    Raises UserError if the folder cannot be made.
+    Raises UserError if the folder cannot be made, or the study lacks what was chosen.
     """
     import matplotlib as mpl
 
     files, paths, problems = TrialFiles(findings.study.objective), list[Path](), list[str]()
     files.look(findings)
+    source = FigureData(findings, files.curves(), files.usage(), files.seconds())
+    choice.check(source)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--figures {folder}: {error.strerror}.\nChoose another folder: --figures figures") from error
-    for section, figures in build_figures(findings, files.curves(), files.usage()).items():
+    sections = build_figures(source, choice)
+    if choice != EVERY_TRIAL and CURVES not in sections:
+        problems.append(f"{CURVES}: no chosen trial reported the metric at two steps")
+    for section, figures in sections.items():
         for name, figure in figures.items():
             if not figure["data"]:
                 problems.append(f"{section}: {figure['note']}")
                 continue
-            lines = [trace["line"] for trace in figure["data"] if "name" in trace and "lines" in trace.get("mode", "")]
-            for line, dash in zip(lines, cycle(_LINES)):  # because a colour is lost on grey paper
-                line["dash"] = dash
-            size = _COLUMN_IN, max(2.1, min(6.0, figure["layout"]["height"] / 160))
+            _set_dashes(figure)
             try:
                 with mpl.rc_context(_PRINT):
-                    content = _render(figure, size, file_format)
+                    content = _render(figure, _printed_size(figure), file_format)
             except Exception as error:  # because trials may have any numbers, and the other figures must be drawn
                 problems.append(f"{section}: This figure cannot be drawn: {type(error).__name__}: {error}")
                 continue
@@ -74,6 +85,22 @@ def write_figures(findings: Findings, folder: Path, file_format: str) -> tuple[l
             path.write_bytes(content)
             paths.append(path)
     return paths, problems
+
+
+def _set_dashes(figure: Figure) -> None:
+    """Set a dash for each line, because a colour is lost on grey paper, unless dashes are of metrics."""
+    lines = [trace["line"] for trace in figure["data"] if "name" in trace and "lines" in trace.get("mode", "")]
+    if figure["layout"].get("meta", {}).get("curves", {}).get("dashed"):
+        return
+    for line, dash in zip(lines, cycle(_LINES)):
+        line["dash"] = dash
+
+
+def _printed_size(figure: Figure) -> tuple[float, float]:
+    """Return the width and the height (inches): a column's, or for many parallel axes those of both columns."""
+    axes = len(figure["layout"]["xaxis"].get("tickvals", [])) if is_parallel(figure["layout"]) else 0
+    width = _COLUMN_IN if axes <= _MOST_IN_COLUMN else BOTH_COLUMNS_IN
+    return width, max(2.1, min(6.0, figure["layout"]["height"] / 160))
 
 
 def _stem(words: str) -> str:
@@ -99,83 +126,63 @@ def _render(figure: Figure, size_in: tuple[float, float], file_format: str) -> b
     with mpl.rc_context(_SETTINGS):
         axes = (canvas := Canvas(size_in, layout="constrained")).subplots()
         for name in "xy":
-            _set_axis(axes, name, layout[f"{name}axis"])
-        for trace in colored["data"]:
+            set_axis(axes, name, layout[f"{name}axis"])
+        for i, trace in enumerate(colored["data"]):
             _TRACES[trace["type"]](axes, trace, layout)
+            if trace.get("fill") == "tonexty":
+                _fill_between(axes, colored["data"][i - 1], trace)
         for shape in layout.get("shapes", []):
             ends = [[shape[f"{axis}0"], shape[f"{axis}1"]] for axis in "xy"]
             axes.plot(*ends, color=shape["line"]["color"], linewidth=0.6, zorder=0)
-        for note in layout.get("annotations", []):
-            place, side = (note["x"], note["y"]), note["xanchor"]
-            box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8}
-            style = {"ha": side, "va": "center", "fontsize": "x-small", "textcoords": "offset points", "bbox": box}
-            axes.annotate(_plain(note["text"]), place, (4 if side == "left" else -4, 0), **style)
-        labels = dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))  # a dict, because labels may repeat
-        if layout["legend"].get("traceorder") == "reversed":
-            labels = dict(reversed(labels.items()))
-        columns = 6 if size_in[0] > _COLUMN_IN else 1 if any(len(label) > 14 for label in labels) else 2
-        if len(labels) > 1 and layout["xaxis"].get("side") != "top":
-            axes.legend(labels.values(), labels, ncols=columns, loc="lower left", bbox_to_anchor=(0, 1), frameon=False)
-        for name in (name for name in "xy" if layout[f"{name}axis"].get("rangemode") == "tozero"):
-            axes.set(**{f"{name}lim": (0, None)})
+        add_notes(axes, layout)
+        add_legend(axes, layout, size_in[0])
+        for name in "xy":
+            if layout[f"{name}axis"].get("rangemode") == "tozero":
+                highest = getattr(axes, f"get_{name}lim")()[1]
+                axes.set(**{f"{name}lim": (0, 1.05 * highest)})
+        part_labels(axes, layout)
         canvas.savefig(content, format=file_format)
     return content.getvalue()
 
 
-def _set_axis(axes: Any, name: str, axis: dict[str, Any]) -> None:
-    """Set the title, the scale, the range and the ticks of the axis `x` or `y`."""
-    from matplotlib.ticker import MultipleLocator
-
-    if labels := [*map(_plain, axis.get("categoryarray", []))]:
-        getattr(axes, f"{name}axis").update_units(labels)
-        axes.tick_params("x", rotation=90 * (name == "x" and len("  ".join(labels)) > _LABEL))
-    options: dict[str, Any] = {}
-    if title := axis.get("title", {}).get("text"):
-        options[f"{name}label"] = textwrap.fill(_plain(title), _LABEL)
-    if axis.get("type") == "log":
-        options[f"{name}scale"] = "log"
-    if limits := axis.get("range"):
-        options[f"{name}lim"] = [10**end for end in limits] if axis.get("type") == "log" else limits
-    axes.set(**options)
-    if axis.get("type") == "log":
-        getattr(axes, f"{name}axis").set_major_formatter(lambda value, _: f"{value:g}")
-        getattr(axes, f"{name}axis").set_minor_formatter(lambda *_: "")
-    if axis.get("dtick") == 1 and axis.get("type") != "log":
-        getattr(axes, f"{name}axis").set_major_locator(MultipleLocator(1))
-    if "ticktext" in axis and axis.get("type") != "category":
-        getattr(axes, f"set_{name}ticks")(axis["tickvals"], [*map(_plain, axis["ticktext"])])
-    if axis.get("tickformat") == ".0%":
-        getattr(axes, f"{name}axis").set_major_formatter(lambda value, _: f"{value:.0%}")
-    if axis.get("side") == "top":
-        axes.xaxis.tick_top()
-    if axis.get("visible") is False:
-        getattr(axes, f"{name}axis").set_visible(False)
-        axes.spines[:].set_visible(False)
+def _fill_between(axes: Any, first: dict[str, Any], second: dict[str, Any]) -> None:
+    """Fill the band between two lines over the same x."""
+    red, green, blue, alpha = (float(part) for part in _NUMBER.findall(second["fillcolor"]))
+    color = (red / 255, green / 255, blue / 255, alpha)
+    axes.fill_between(second["x"], first["y"], second["y"], color=color, linewidth=0)
 
 
 def _add_scatter(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> None:
     """Add the lines and points of a trace; points without a value are on the axis."""
     import matplotlib as mpl
 
-    x, y = ([_plain(value) if isinstance(value, str) else _bounded(value) for value in trace[name]] for name in "xy")
+    x, y = ([plain(value) if isinstance(value, str) else _bounded(value) for value in trace[name]] for name in "xy")
     on_axis = {"transform": axes.get_xaxis_transform(), "clip_on": False} if trace.get("yaxis") == "y2" else {}
-    if "lines" in trace["mode"]:
+    if "lines" in trace["mode"] and trace["line"].get("width") != 0:
         line, steps = trace["line"], "steps-post" if trace["line"].get("shape") == "hv" else "default"
         style = {"color": line["color"], "linestyle": _LINES[line.get("dash", "solid")], "drawstyle": steps}
-        style |= {"label": _plain(trace["name"])} if "name" in trace and trace.get("showlegend", True) else {}
+        style |= {"label": plain(trace["name"])} if "name" in trace and trace.get("showlegend", True) else {}
         axes.plot(x, y, alpha=trace.get("opacity"), **style)
     if "markers" in trace["mode"]:
         marker = trace["marker"]
-        symbol = marker.get("symbol", "circle").removesuffix("-open")
-        style = _colors_of(marker.get("color", "C0"), layout.get("coloraxis", {})) | on_axis
-        style |= {"facecolors": "none"} if symbol != marker.get("symbol", "circle") else {}
-        style |= {"label": _plain(trace["name"])} if "name" in trace and trace.get("showlegend", True) else {}
+        color = marker.get("color", trace["line"]["color"] if "line" in trace else "C0")
+        style = _colors_of(color, layout.get("coloraxis", {})) | on_axis
+        has_label = "name" in trace and trace.get("showlegend", True) and "lines" not in trace["mode"]
+        style |= {"label": plain(trace["name"])} if has_label else {}
         area = mpl.rcParams["lines.markersize"] ** 2 * marker["size"] / 8
-        axes.scatter(x, y, area, marker=_MARKERS[symbol], **style)
+        typed = marker.get("symbol", "circle")
+        if isinstance(typed, str):
+            symbol = typed.removesuffix("-open")
+            style |= {"facecolors": "none"} if symbol != typed else {}
+            axes.scatter(x, y, area, marker=_MARKERS[symbol], **style)
+            return
+        for symbol in dict.fromkeys(typed):
+            some = [i for i, other in enumerate(typed) if other == symbol]
+            axes.scatter([x[i] for i in some], [y[i] for i in some], area, marker=_MARKERS[symbol], **style)
 
 
 def _add_bars(axes: Any, trace: dict[str, Any], _: dict[str, Any]) -> None:
-    y = [_plain(value) if isinstance(value, str) else value for value in trace["y"]]
+    y = [plain(value) if isinstance(value, str) else value for value in trace["y"]]
     axes.barh(y, trace["x"], left=trace.get("base"), color=trace["marker"]["color"], label=trace.get("name"))
 
 
@@ -185,21 +192,36 @@ def _add_cells(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> None
     values = [[math.nan if value is None else value for value in line] for line in trace["z"]]
     names = {"cmap": style["cmap"], "vmin": style["vmin"], "vmax": style["vmax"]}
     for name in "xy":
-        getattr(axes, f"{name}axis").update_units([*map(_plain, trace[name])])
+        getattr(axes, f"{name}axis").update_units([*map(plain, trace[name])])
     image = axes.pcolormesh(range(len(trace["x"])), range(len(trace["y"])), values, **names)
     axes.tick_params("x", rotation=90 * (len(trace["x"]) > 6))
-    texts = trace["text"] if "texttemplate" in trace else []
-    if len(trace["x"]) > _MOST_WIDE_CELLS:
-        texts = [[_LONG_NUMBER.sub(lambda match: f"{float(match[0]):.3g}", words) for words in line] for line in texts]
-    longest = max((len(words) for line in texts for words in line), default=0)
-    size = min(6.0, _WIDTH_OF_CELLS / len(trace["x"]) / max(longest, 1))  # points
-    for up, line in enumerate(texts if size >= _SMALLEST else []):
+    texts, size = _fit_texts(trace["text"], len(trace["x"])) if "texttemplate" in trace else ([], 0.0)
+    for up, line in enumerate(texts):
         for across, words in enumerate(line):
             red, green, blue, _ = image.to_rgba(values[up][across])
             is_light = 0.299 * red + 0.587 * green + 0.114 * blue > 0.5
             ink = "black" if is_light else "white"
             axes.text(across, up, words, color=ink, ha="center", va="center", fontsize=size)
     _add_color_bar(axes, image, layout)
+
+
+def _fit_texts(texts: Sequence[Sequence[str]], columns: int) -> tuple[Sequence[Sequence[str]], float]:
+    """Return the texts of cells and their font's size (points): with fewer digits where four have no room.
+
+    No texts if even two digits have none.
+    """
+    for digits in (4, 3, 2):
+        fitted = [[_shorten(words, digits) for words in row] for row in texts]
+        longest = max((len(words) for row in fitted for words in row), default=0)
+        size = min(6.0, _WIDTH_OF_CELLS / columns / max(longest, 1))
+        if size >= SMALLEST:
+            return fitted, size
+    return [], 0.0
+
+
+def _shorten(words: str, digits: int) -> str:
+    """Return the words with so many digits of each decimal number."""
+    return _DECIMAL.sub(lambda match: f"{float(match[0]):.{digits}g}", words)
 
 
 def _add_contours(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> None:
@@ -211,20 +233,14 @@ def _add_contours(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> N
 def _add_color_bar(axes: Any, colors: Any, layout: dict[str, Any]) -> None:
     """Add a colour bar with the title and the ticks of the page's."""
     bar = layout.get("coloraxis", {}).get("colorbar", {})
-    drawn = axes.figure.colorbar(colors, label=_plain(bar.get("title", {}).get("text", "")).strip())
+    drawn = axes.figure.colorbar(colors, label=plain(bar.get("title", {}).get("text", "")).strip())
     if "tickvals" in bar:
         low, high = drawn.vmin, drawn.vmax
         ticks = [pair for pair in zip(bar["tickvals"], bar["ticktext"], strict=True) if low <= pair[0] <= high]
-        drawn.set_ticks([place for place, _ in ticks], labels=[_plain(label) for _, label in ticks])
+        drawn.set_ticks([place for place, _ in ticks], labels=[plain(label) for _, label in ticks])
 
 
 _TRACES = {"scatter": _add_scatter, "bar": _add_bars, "heatmap": _add_cells, "contour": _add_contours}
-
-
-def _plain(label: str) -> str:
-    """Return a label of the page, which is HTML, as text: `10<sup>-3</sup>` as 10⁻³."""
-    raised = re.sub("<sup>(.*?)</sup>", lambda match: match[1].translate(_RAISED), label)
-    return without_password(html.unescape(re.sub(r"<\w[^<>]*>", " ", raised)))
 
 
 def _bounded(value: float | None) -> float:

@@ -13,9 +13,10 @@ from sweeps.errors import UserError
 from sweeps.record.comparison import interval
 from sweeps.record.definition import sweeps_line
 from sweeps.record.study import TrialRecord, parameters
+from sweeps.results import notes
 from sweeps.results.classes import build_columns
 from sweeps.results.findings import Findings
-from sweeps.results.report import metric_column, param_column, printable_cell, raw_table
+from sweeps.results.raw_table import metric_column, param_column, printable_cell, raw_table
 from sweeps.results.tables import as_markdown
 from sweeps.trial.directions import is_fraction
 from sweeps.wording import printable, text, without_noise
@@ -52,7 +53,8 @@ def render_table(findings: Findings, columns: Sequence[str], style: str) -> str:
     Without `columns`, the columns are the params and the objectives. Raises UserError for an unknown column.
     """
     study, ranking = findings.study, findings.ranking
-    header, *lines = raw_table(study)
+    constants = notes.numbers(findings.notes)
+    header, *lines = raw_table(study, constants)
     by_number = {line[0]: dict(zip(header, line, strict=True)) for line in lines}
     groups = [[trial] for trial in findings.top]
     intervals: list[tuple[float, float]] = []
@@ -71,8 +73,9 @@ def render_table(findings: Findings, columns: Sequence[str], style: str) -> str:
     params = [param_column(key) for key in keys]
     objectives = {metric_column(name, keys): i for i, name in enumerate(study.objective)}
     seed_column = param_column(ranking.configurations[0].key) if ranking.configurations else None
-    default = [*(name for name in params if name != seed_column), *objectives]
-    table = {}
+    of_constants = dict.fromkeys(metric_column(name, keys) for values in constants.values() for name in values)
+    default = [*(name for name in params if name != seed_column), *objectives, *of_constants]
+    table: dict[str, list[_Cell]] = {}
     for name in [names[column] for column in columns] or default:
         is_shared = name in params or name == header[0]
         cells = [_cell(name, [by_number[trial.number][name] for trial in group], is_shared) for group in groups]
@@ -82,7 +85,25 @@ def render_table(findings: Findings, columns: Sequence[str], style: str) -> str:
             cells = [cell if cell.half is None else replace(cell, half=half) for cell, half in pairs]
         best = _best_rows(findings, groups, objectives[name]) if name in objectives else ()
         table[name.lstrip("+")] = [replace(cell, is_best=i in best) for i, cell in enumerate(cells)]
-    return STYLES[style](table, len(groups))
+    added = _add_constants(table, [by_number[subject] for subject in constants], header[0])
+    return STYLES[style](table, len(groups) + added)
+
+
+def _add_constants(table: Mapping[str, list[_Cell]], rows: Sequence[Mapping[str, Any]], key: str) -> int:
+    """Add a row for each constant that has a value in the table, and return the number of added rows.
+
+    The row's name is in the first column without a value.
+    """
+    added = 0
+    for row in rows:
+        values = {name: row.get(name, row.get(f"+{name}")) for name in table if name != key}
+        free = next((name for name in table if values.get(name) is None), None)
+        if free is None or all(value is None for value in values.values()):
+            continue
+        for name, cells in table.items():
+            cells.append(_Cell(row[key] if name == free else values.get(name)))
+        added += 1
+    return added
 
 
 def render_classes(findings: Findings, style: str) -> str:
@@ -145,7 +166,7 @@ def _as_latex(table: Mapping[str, Sequence[_Cell]], count: int) -> str:
     def escape(words: str) -> str:
         return re.sub(r"[\\~^&%$#_{}]", lambda match: _LATEX[match[0]], words)
 
-    numeric = (all(isinstance(cell.value, int | float) for cell in cells) for cells in table.values())
+    numeric = (all(isinstance(cell.value, int | float | None) for cell in cells) for cells in table.values())
     lines = [rf"\begin{{tabular}}{{{''.join('r' if column else 'l' for column in numeric)}}}", r"\toprule"]
     lines += [" & ".join(map(escape, table)) + r" \\", r"\midrule"]
     for i in range(count):

@@ -1,36 +1,31 @@
 """The report of a study: trials.csv, report.html, and a short Markdown text."""
 
-import csv
-import io
 import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 from sweeps.files import write_whole
 from sweeps.record.costs import COSTS, of_trial, wall_clock_s
-from sweeps.record.study import MIN_FOR_IMPORTANCE, StudySnapshot, TrialRecord, parameters
+from sweeps.record.study import MIN_FOR_IMPORTANCE, StudySnapshot, TrialRecord
 from sweeps.results import configurations, figures, notes, overview, page, scaling_page, tables
 from sweeps.results.classes import CLASSES, build_table
+from sweeps.results.curves import curve_metric
 from sweeps.results.drawing import Figures
-from sweeps.results.figure_data import kind_of
+from sweeps.results.figure_data import FigureData, kind_of
 from sweeps.results.findings import Findings, findings_of
 from sweeps.results.page import Section
+from sweeps.results.raw_table import render_csv
 from sweeps.results.tables import CSV, HTML, Paragraph, Part, Table, parts_as_html
 from sweeps.results.trials import TrialFiles
-from sweeps.trial import facts
 from sweeps.trial.job import State
-from sweeps.wording import duration, printable, text
+from sweeps.wording import duration, text
 
 _ROWS_IN_MARKDOWN = 25
 _MOST_IN_MARKDOWN = 7800  # characters, because MLflow cuts after 8000, and masking a password may lengthen it
 _ROWS_IN_HTML = 1000
 _ROWS_READ_LIVE = 200
-_COLUMNS = ("trial", "state", *(name.replace("/", "_") for name in COSTS), "gpu_use", "attempts", "error", "folder")
-"""Columns of `raw_table`: two before the params and the metrics, the others after them."""
 _USUAL = ("accuracy", "epoch_time")  # metrics in the table of trials, beside the objectives
 _WIDE = {"Parameters and objective", "Slices", "Timeline", "Resources"}
 
@@ -57,7 +52,7 @@ def write(study: StudySnapshot | Findings, files: TrialFiles | None = None) -> P
     findings = findings_of(study)
     folder = findings.study.folder
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / CSV, _render_csv(findings.study))
+    write_whole(folder / CSV, render_csv(findings))
     files = files or TrialFiles(findings.study.objective)
     files.look(findings)
     write_whole(folder / HTML, _render_page(findings, files))
@@ -86,8 +81,9 @@ def _render_page(findings: Findings, files: TrialFiles, again_s: float = 0.0) ->
     if (study := files.filled(findings.study)) is not findings.study:
         findings = replace(findings, study=study, origin=findings)
     curves = files.curves()
-    figures_by_title = figures.build_figures(findings, curves, files.usage())
+    figures_by_title = figures.build_figures(FigureData(findings, curves, files.usage()))
     cost_figures = figures_by_title.pop(figures.COST, {})
+    scaling_figures = figures_by_title.pop(figures.SCALING, {})
     sections = overview.build_sections(findings, files)
     sections += _build_sections(findings, figures_by_title, running=again_s > 0)
     if parts := configurations.build_parts(findings, most=_ROWS_IN_HTML):
@@ -96,8 +92,8 @@ def _render_page(findings: Findings, files: TrialFiles, again_s: float = 0.0) ->
         sections.append(Section("Trials", html=_render_table(findings)))
         sections.append(Section(figures.COST, cost_figures, parts_as_html(_build_costs(findings))))
     if findings.scaling:
-        sections.append(scaling_page.build_section(findings.scaling))
-    data = {"written": int(time.time() * 1000), "again_s": again_s, "metric": figures.curve_metric(study, curves)}
+        sections.append(scaling_page.build_section(findings.scaling, scaling_figures))
+    data = {"written": int(time.time() * 1000), "again_s": again_s, "metric": curve_metric(study, curves)}
     data |= files.as_data(findings)
     return page.render_page(study.name, sections, data, overview.render_status(study, again_s > 0))
 
@@ -139,7 +135,7 @@ def _render_table(findings: Findings) -> str:
 
 def _build_table(findings: Findings, trials: Sequence[TrialRecord]) -> Table:
     """Return a row for each trial, and below them a row for each note that is numbers."""
-    note_rows = {subject: note for subject, note in findings.notes.items() if isinstance(note, dict)}
+    note_rows = notes.numbers(findings.notes)
     names = dict.fromkeys(name for note in note_rows.values() for name in note)
     table = findings.table(trials)
     blank = [""] * (len(table[0]) - 1)
@@ -196,49 +192,3 @@ def _headline(findings: Findings) -> list[Paragraph]:
     counts = Paragraph(f": {', '.join(states) or 'none has started'}.", f"{len(study.rows)} trials")
     line = configurations.describe_best(findings)
     return [counts, *([line] if line else []), *notes.paragraphs(findings.notes)]
-
-
-def metric_column(name: str, params: Sequence[str]) -> str:
-    """Return the name of a metric's column: with the prefix `metric.` if a param or another column has its name."""
-    return f"metric.{name}" if name in {*_COLUMNS, *(param.lstrip("+") for param in params)} else name
-
-
-def param_column(name: str) -> str:
-    """Return the column of a param, with the prefix `param.` if its name is that of another column."""
-    key = name.lstrip("+")
-    return f"param.{key}" if key in {*_COLUMNS, *facts.PROCESS} else name
-
-
-def raw_table(study: StudySnapshot) -> list[list[Any]]:
-    """Return a header and a row for each trial, by number, of all data in the record; None for missing data."""
-    params = parameters(study.rows)
-    metrics = dict.fromkeys(name for trial in study.rows for name in trial.metrics if name not in study.objective)
-    first, last = _COLUMNS[:2], _COLUMNS[2:]
-    names = [metric_column(name, params) for name in (*study.objective, *metrics)]
-    table: list[list[Any]] = [[*first, *map(param_column, params), *names, *last]]
-    for trial in sorted(study.rows, key=attrgetter("number")):
-        cost = of_trial(trial)
-        row = [trial.number, str(trial.state), *(trial.params.get(name) for name in params)]
-        row += trial.objective or [None] * len(study.objective)
-        row += [trial.metrics.get(name) for name in metrics]
-        row += [cost.get(name) for name in COSTS]
-        table.append([*row, trial.gpu_use, len(trial.attempts), trial.error, str(trial.folder)])
-    return table
-
-
-def _render_csv(study: StudySnapshot) -> str:
-    stream = io.StringIO()
-    header, *rows = raw_table(study)
-    names = [printable_cell(name.lstrip("+")) for name in header]  # because a spreadsheet would compute +x
-    csv.writer(stream, lineterminator="\n").writerows([names, *(map(printable_cell, row) for row in rows)])
-    return stream.getvalue()
-
-
-def printable_cell(cell: Any) -> Any:
-    """Return a cell without passwords and control characters. A text that a spreadsheet would compute gets a quote.
-
-    Source: https://owasp.org/www-community/attacks/CSV_Injection
-    """
-    if not isinstance(cell, str):
-        return cell
-    return f"'{printable(cell)}" if cell.startswith(("=", "+", "-", "@")) else printable(cell)

@@ -27,13 +27,18 @@ def build_parts(scaling: Scaling) -> list[Part]:
     return [*shown, *map(Paragraph, doubts(scaling))]
 
 
-def build_section(scaling: Scaling) -> Section:
-    return Section("Scaling", {"": figure(scaling), **measured(scaling)}, parts_as_html(build_parts(scaling)))
+def build_figures(scaling: Scaling) -> Figures:
+    """Return the speed-up and each measured quantity by count."""
+    return {"speed-up": figure(scaling), **measured(scaling)}
+
+
+def build_section(scaling: Scaling, figures: Figures) -> Section:
+    return Section("Scaling", figures, parts_as_html(build_parts(scaling)))
 
 
 def render_page(scaling: Scaling) -> str:
     """Return a page with the scaling alone, as HTML."""
-    return page.render_page(scaling.title, [build_section(scaling)])
+    return page.render_page(scaling.title, [build_section(scaling, build_figures(scaling))])
 
 
 def tables(scaling: Scaling) -> list[Table]:
@@ -167,6 +172,7 @@ def _by_count(scaling: Scaling, title: str, value: Callable[[Count], float | Non
     return make_figure(data, 300, xaxis=xaxis, yaxis=yaxis)
 
 
+_SYMBOLS = ("circle", "square", "diamond", "triangle-down", "x")  # for 1, 2, up to 4, up to 8, and more nodes
 _HOVER = "%{text}: %{y:.4g}<extra>%{fullData.name}</extra>"
 
 
@@ -174,7 +180,7 @@ def _traces(scaling: Scaling, series: Series, i: int, ends: list[int]) -> list[T
     """Return points for the measured counts, a dashed line for the forecast, and a band for its interval."""
     counts, first, color = series.counts, series.counts[0], f"--series-{i % theme.SERIES}"
     scale = first.epoch_s * first.count / ends[0]
-    symbols = [(count.nodes - 1).bit_length() for count in counts]  # numbers of plotly's symbols: circle, square, ...
+    symbols = [_SYMBOLS[min((count.nodes - 1).bit_length(), len(_SYMBOLS) - 1)] for count in counts]
     marks = scatter(
         "markers",
         [count.count for count in counts],

@@ -8,6 +8,7 @@ from operator import attrgetter
 from sweeps.record import costs
 from sweeps.record.definition import sweeps_line
 from sweeps.results import page
+from sweeps.results.curves import curve_metric
 from sweeps.results.drawing import (
     Figure,
     Figures,
@@ -19,7 +20,6 @@ from sweeps.results.drawing import (
     scatter,
     series_line,
 )
-from sweeps.results.figures import curve_metric
 from sweeps.results.page import Section
 from sweeps.results.scales import scale_of
 from sweeps.results.studies import MIN_SEEDS, ComparedStudy, build_settings, build_table, compare_pairs

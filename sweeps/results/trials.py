@@ -150,6 +150,10 @@ class TrialFiles:
         """Return the curves of each trial's system metrics by its number, over seconds since its first sample."""
         return {number: files.usage for number, files in self._files.items()}
 
+    def seconds(self) -> dict[int, Curve]:
+        """Return the seconds since the first report of each trial by its number, by step."""
+        return {number: files.seconds for number, files in self._files.items()}
+
     def hover(self, trial: TrialRecord) -> str:
         """Return the hover text of a trial in plotly's HTML."""
         curves = self._files[trial.number].curves if trial.number in self._files else {}

@@ -49,7 +49,8 @@ class View:
         curves: the metrics that the trials report by step; the main metrics get a chart, and the use of each GPU.
         numbers: the parameters that are numbers, the most important first.
         errors_first: whether the table shows the trials' errors before their parameters.
-        lacking: the parameters that some trials do not have, because MLflow would draw no line for such a trial.
+        lacking: the parameters that some trials do not have. MLflow would draw neither a line nor a point of a contour
+            for such a trial, so charts of several parameters leave them out.
         where: the filter of a view of several studies, which shows the study of each trial.
         logarithms: params such as `log10 lr`, which the charts show in place of `lr`.
     """
@@ -90,12 +91,14 @@ class View:
     def _draw(self, best: Names) -> list[Any]:
         """Return the charts, with logarithms in place of the params that have one."""
         shared = [name for name in self.params if name not in self.lacking] or self.params
+        shared_first = [*shared, *(name for name in self.params if name not in shared)]
+        numbers = [name for name in self.numbers if name in shared]
         gpus = sorted(filter(is_gpu_use, self.curves))
         by_log = {name.removeprefix("log10 "): name for name in self.logarithms}
-        axes, shared_axes, numbers = (
-            [by_log.get(name, name) for name in names] for names in (self.params, shared, self.numbers)
+        axes, shared_axes, number_axes = (
+            [by_log.get(name, name) for name in names] for names in (shared_first, shared, numbers)
         )
-        return _charts(axes, shared_axes, numbers, best, _main_curves(self.objective, self.curves), gpus)
+        return _charts(axes, shared_axes, number_axes, best, _main_curves(self.objective, self.curves), gpus)
 
 
 def _columns(params: Names, best: Names, errors_first: bool) -> list[str]:

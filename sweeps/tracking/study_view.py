@@ -20,21 +20,28 @@ class StudyView:
     def __init__(self) -> None:
         self._swept: dict[str, None] = {}  # ordered set
         self._curves: dict[str, None] = {}
+        self._branches: set[frozenset[str]] = set()  # params that trials have together: several in a conditional space
 
     def derive(self, study: StudySnapshot) -> None:
         """Add the params and curves of the study's trials, which earlier drivers may have run."""
         for trial in study.rows:
-            self._swept |= dict.fromkeys(map(mlflow_name, trial.params))
+            self._add_params([mlflow_name(name) for name in trial.params])
         reporting = [trial for trial in study.rows if trial.metrics]
         for trial in reporting[:_CURVES_OF]:
             self._curves |= dict.fromkeys(_read_curves(TrialFolder(trial.folder)))
 
     def add(self, params: Sequence[str], curves: Sequence[str]) -> bool:
-        """Add params and curves, as MLflow names them, and return whether one is new."""
-        count = len(self._swept) + len(self._curves)
-        self._swept |= dict.fromkeys(params)
+        """Add the params and curves of a trial, as MLflow names them, and return whether the view changes."""
+        count = len(self._branches) + len(self._curves)
+        self._add_params(params)
         self._curves |= dict.fromkeys(curves)
-        return count < len(self._swept) + len(self._curves)
+        return count < len(self._branches) + len(self._curves)
+
+    def _add_params(self, params: Sequence[str]) -> None:
+        """Add the params of a trial. A trial whose params are lost has none."""
+        if params:
+            self._swept |= dict.fromkeys(params)
+            self._branches.add(frozenset(params))
 
     def tag(self, study: StudySnapshot) -> tuple[str, str]:
         """Return the experiment tag, as key and value, that describes the view."""
@@ -46,15 +53,21 @@ class StudyView:
             curves=self._curves,
             numbers=[*map(mlflow_name, study.numbers())],
             errors_first=study.all_failed,
-            lacking=self._partial_params(study),
+            lacking=self._partial_params(),
             logarithms=names_by_log(study.space).values(),
         )
         return view.tag
 
-    def _partial_params(self, study: StudySnapshot) -> set[str]:
-        """Return the params that some trials lack: a final race's seed, a param that exists under a condition."""
-        params_of_trials = [{mlflow_name(name) for name in trial.params} for trial in study.rows if trial.params]
-        return {name for name in self._swept if any(name not in params for params in params_of_trials)}
+    def _partial_params(self) -> set[str]:
+        """Return the params that some trials lack: a final race's seed, a param that exists under a condition.
+
+        If each param is lacking somewhere, return those outside of the largest branch, which then has charts.
+        """
+        if not self._branches:
+            return set()
+        shared = frozenset.intersection(*self._branches)
+        shown = shared or max(self._branches, key=lambda branch: (len(branch), sorted(branch)))
+        return {*self._swept} - shown
 
 
 def _read_curves(folder: TrialFolder) -> list[str]:

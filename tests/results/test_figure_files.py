@@ -6,14 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.errors import UserError
 from sweeps.record.study import StudySnapshot
 from sweeps.results import picture
-from sweeps.results.figures import build_figures
+from sweeps.results.curves import EVERY_TRIAL, SECONDS, STEP, Choice, interpolate, learning_curves
+from sweeps.results.figure_data import FigureData
+from sweeps.results.figures import build_figures, build_plotly_figures
 from sweeps.results.findings import Findings
 from sweeps.results.picture import FORMATS, write_figures
 from sweeps.results.trials import TrialFiles
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
-from tests.results import pages
+from sweeps.trial.metrics import MetricsLine
+from sweeps.wording import short
+from tests.results import pages, scaled
 
 
 @pytest.mark.parametrize("name", pages.STUDIES)
@@ -22,7 +28,8 @@ def test_every_figure_is_written(tmp_path: Path, name: str) -> None:
     findings = Findings(replace(study, importance={"lr": 0.7, "batch_size": 0.3}))
     files = TrialFiles(study.objective)
     files.look(findings)
-    titles = [(section, key) for section, by_key in build_figures(findings, files.curves()).items() for key in by_key]
+    figures = build_figures(FigureData(findings, files.curves()))
+    titles = [(section, key) for section, by_key in figures.items() for key in by_key]
     paths, problems = write_figures(findings, tmp_path / "figures", "svg")
     assert not problems
     assert len({*paths}) == len(titles)
@@ -47,6 +54,130 @@ def test_values_of_a_wide_grid_fit_into_its_cells(tmp_path: Path) -> None:
     drawn = (tmp_path / "s_two_parameters.svg").read_text()
     sizes = [float(size) for size in re.findall(r"font-size: ([\d.]+)px[^>]*>1\.11e-08<", drawn)]
     assert len(sizes) == 1 and 3.5 <= sizes[0] < 5
+
+
+def drawn(study: StudySnapshot, folder: Path, choice: Choice = EVERY_TRIAL) -> dict[str, str]:
+    """Return the written figures by the ends of their names."""
+    paths, problems = write_figures(Findings(study), folder, "svg", choice)
+    assert not problems
+    return {path.stem.removeprefix(f"{study.name}_"): path.read_text() for path in paths}
+
+
+def texts(figure: str) -> list[str]:
+    return re.findall(r">([^<>]+)</text>", figure)
+
+
+@pytest.mark.parametrize("side, are_written", [(12, True), (13, False)])
+def test_values_of_at_most_twelve_by_twelve_cells_are_written(tmp_path: Path, side: int, are_written: bool) -> None:
+    values = [0.5 + i / 1000 for i in range(side**2)]
+    rows = [
+        pages.trial(tmp_path / "s", i, {"x": i // side, "y": i % side}, [value], State.COMPLETED)
+        for i, value in enumerate(values)
+    ]
+    study = StudySnapshot("s", tmp_path / "s", ("accuracy",), ("maximize",), rows)
+    write_figures(Findings(study), tmp_path, "svg")
+    written = {*texts((tmp_path / "s_two_parameters.svg").read_text())}
+    between = {f"{value:.3g}" for value in values if round(value, 3) % 0.01 > 0.001}  # no ticks of the colour bar
+    assert len(written & between) == (len(between) if are_written else 0)
+
+
+def test_many_parallel_axes_have_both_columns_and_all_their_names(tmp_path: Path) -> None:
+    names = [f"optimizer.hyperparameter_{i}" for i in range(10)]
+    points = [{name: 1000.0 + trial + i for i, name in enumerate(names)} for trial in range(3)]
+    rows = [pages.trial(tmp_path / "s", i, point, [0.1 * i], State.COMPLETED) for i, point in enumerate(points)]
+    study = StudySnapshot("s", tmp_path / "s", ("accuracy",), ("maximize",), rows)
+    parallel = drawn(study, tmp_path / "f")["parameters_and_objective"]
+    width = re.search(r'<svg [^>]*width="([\d.]+)pt"', parallel)
+    assert width and float(width[1]) == pytest.approx(7 * 72, abs=1)
+    assert {"accuracy", *(short(name, 18) for name in names)} <= {*texts(parallel)}
+    assert len(re.findall(r"rotate\(-40", parallel)) == 11
+
+
+def test_labels_of_batches_do_not_overlap(tmp_path: Path) -> None:
+    batches = [32, 40, 48, 64, 96, 512]
+    rows = [pages.trial(tmp_path / "s", i, {"b": b}, [0.1 * i], State.COMPLETED) for i, b in enumerate(batches)]
+    figures = drawn(StudySnapshot("s", tmp_path / "s", ("accuracy",), ("maximize",), rows), tmp_path / "f")
+    assert not {"40", "48"} & {*texts(figures["parameters_and_objective"])}
+    assert {"32", "64", "512"} <= {*texts(figures["parameters_and_objective"])}
+    assert {"32", "64", "512"} <= {*texts(figures["slices_b"])}
+
+
+def test_scaling_is_printed_and_in_notebooks(tmp_path: Path) -> None:
+    rows = [
+        scaled.trial(tmp_path / str(n), {"gpus": n}, [9, 8 / n, 8 / n], objectives=[0.1, 0.2, 0.3], epochs_to_stable=n)
+        for n in (1, 2, 4)
+    ]
+    study = scaled.study(tmp_path, rows)
+    titles = ["speed-up", "epoch time (s)", "images/s", "epochs to stable"]
+    figures = drawn(study, tmp_path / "f")
+    files = ["scaling_speed-up", "scaling_epoch_time_s", "scaling_images_s", "scaling_epochs_to_stable"]
+    assert [name for name in figures if name.startswith("scaling")] == files
+    for name, title in zip(files, titles, strict=True):
+        assert {title, "GPUs", "1", "2", "4"} <= {*texts(figures[name])}
+    plots = build_plotly_figures(study)
+    assert [name for name in plots if name.startswith("Scaling")] == [f"Scaling: {title}" for title in titles]
+    measured = next(trace for trace in plots["Scaling: speed-up"].data if trace.name == "measured")
+    assert [*measured.y] == pytest.approx([1, 2, 4])
+
+
+def test_curves_of_chosen_metrics_trials_and_axis(tmp_path: Path) -> None:
+    study = pages.grid(tmp_path / "grid")
+    for row in study.rows[:3]:
+        folder = TrialFolder(row.folder)
+        for step in range(8, 10):
+            folder.append_metrics(MetricsLine(step, 1.7e9 + 2 * step, {"loss": 0.5, "val_loss": 0.7 + step}))
+    both = Choice(("loss", "val_loss"), by=SECONDS, trials=(0, 2))
+    names = {*texts(drawn(study, tmp_path / "a", both)["learning_curves"])}
+    assert {"seconds", "loss (dotted: val_loss)"} <= names
+    assert {name for name in names if name.startswith("lr=")} == {"lr=0.001 batch_size=32", "lr=0.001 batch_size=128"}
+    apart = drawn(study, tmp_path / "b", Choice(("loss", "accuracy")))
+    assert {name for name in apart if "curves" in name} == {"learning_curves_loss", "learning_curves_accuracy"}
+
+
+def test_each_value_of_a_param_has_curves_of_its_own_on_one_scale(tmp_path: Path) -> None:
+    study = pages.grid(tmp_path / "grid")
+    figures = drawn(study, tmp_path / "f", Choice(("loss",), facet="lr"))
+    curves = {name: figure for name, figure in figures.items() if "curves" in name}
+    assert [*curves] == [f"learning_curves_lr_{value}" for value in (0.001, 0.003, 0.01, 0.03)]
+    assert "lr=0.003" in texts(curves["learning_curves_lr_0.003"])
+    source = FigureData(Findings(study), files_of(study).curves())
+    panels = learning_curves(source, Choice(("loss",), facet="lr")).values()
+    assert len({str(panel["layout"]["yaxis"]["range"]) for panel in panels}) == 1
+
+
+@pytest.mark.parametrize(
+    "choice, message",
+    [
+        (Choice(("lss",)), "--metrics lss: unknown metric.\nChoose among accuracy, loss"),
+        (Choice(by="hours"), "--by hours: unknown axis.\nChoose among step, seconds"),
+        (Choice(by="epoch"), "--by epoch: unknown axis.\nChoose among step, seconds"),
+        (Choice(trials=(1, 99)), "--trials 99: unknown trial, or it reported nothing.\nChoose among 0, 1, 2, 3, 4, 5"),
+        (Choice(trials=(11,)), "--trials 11: unknown trial, or it reported nothing.\n"),
+        (Choice(facet="optimizer"), "--facet optimizer: unknown param.\nChoose among lr, batch_size"),
+    ],
+)
+def test_unknown_choices_are_refused_in_two_lines(tmp_path: Path, choice: Choice, message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)) as refused:
+        write_figures(Findings(pages.grid(tmp_path / "grid")), tmp_path / "figures", "svg", choice)
+    assert str(refused.value).count("\n") == 1
+    assert not (tmp_path / "figures").exists()
+
+
+def files_of(study: StudySnapshot) -> TrialFiles:
+    files = TrialFiles(study.objective)
+    files.look(Findings(study))
+    return files
+
+
+def test_curves_over_seconds_are_those_over_steps(tmp_path: Path) -> None:
+    """Take a step between two reports at the time between them, and none after the last report."""
+    assert [interpolate(([1, 3], [10.0, 30.0]), step) for step in (1, 2, 3, 4)] == [10, 20, 30, None]
+    study = pages.grid(tmp_path / "grid")
+    files = files_of(study)
+    source = FigureData(Findings(study), files.curves(), seconds=files.seconds())
+    by_step, by_seconds = (learning_curves(source, Choice(by=by))[""]["data"][0] for by in (STEP, SECONDS))
+    assert by_step["y"] == by_seconds["y"]
+    assert by_seconds["x"] == [*range(8)]
 
 
 @pytest.mark.parametrize("file_format", FORMATS)

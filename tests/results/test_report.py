@@ -21,6 +21,8 @@ from sweeps.results import axes, figures, live, notes, overview, picture, report
 from sweeps.results.drawing import Figure
 from sweeps.results.figure_data import FigureData
 from sweeps.results.findings import Findings
+from sweeps.results.print_table import render_table
+from sweeps.results.raw_table import raw_table
 from sweeps.results.scales import scale_of
 from sweeps.results.status import show_status
 from sweeps.results.terminal import View
@@ -239,7 +241,7 @@ def test_unreadable_metrics_do_not_stop_the_report(tmp_path: Path, damage: bytes
 def drawn(summary: StudySnapshot, section: str, name: str = "") -> Figure:
     trials = TrialFiles(summary.objective)
     trials.look(Findings(summary))
-    return figures.build_figures(Findings(summary), trials.curves())[section][name]
+    return figures.build_figures(FigureData(Findings(summary), trials.curves()))[section][name]
 
 
 def numbers_of(summary: StudySnapshot, section: str, name: str = "") -> set[int]:
@@ -427,7 +429,7 @@ def test_failed_trial_is_marked_in_the_cell(tmp_path: Path) -> None:
     summary = study(tmp_path, *({"x": x, "n": n} for x in ("a<b>", "c") for n in (64, 100_000)))
     summary = with_trials(summary, ended(summary.rows[3], State.FAILED))
     cells, failed = drawn(summary, "Two parameters")["data"]
-    assert (failed["x"], failed["y"]) == ([cells["x"][1]], [cells["y"][1]]) == (["c"], ["1e+05"])
+    assert (failed["x"], failed["y"]) == ([cells["x"][1]], [cells["y"][1]]) == (["c"], ["100000"])
     assert cells["x"][0] == "a&lt;b&gt;"
 
 
@@ -442,7 +444,7 @@ def test_failed_trial_is_marked_in_the_cell(tmp_path: Path) -> None:
 )
 def test_heat_map_needs_two_numbers_or_a_grid(tmp_path: Path, points: list[Point]) -> None:
     summary = study(tmp_path, *points)
-    assert "Two parameters" not in figures.build_figures(Findings(summary), {})
+    assert "Two parameters" not in figures.build_figures(FigureData(Findings(summary), {}))
 
 
 def test_heat_map_shows_the_two_most_important_parameters(tmp_path: Path) -> None:
@@ -651,7 +653,7 @@ def test_few_curves_have_a_legend_without_passwords(tmp_path: Path, count: int) 
         report_twice(row, {"acc": 1.0})
     trials = TrialFiles(summary.objective)
     trials.look(Findings(summary))
-    figure = figures.build_figures(Findings(summary), trials.curves())["Learning curves"][""]
+    figure = figures.build_figures(FigureData(Findings(summary), trials.curves()))["Learning curves"][""]
     assert figure["layout"]["showlegend"] is (count == 3)
     names = [trace.get("name") for trace in figure["data"] if trace["mode"] == "lines"]
     assert names == [f"db=http://me:***@host/{i}" if count == 3 else None for i in range(count)]
@@ -823,10 +825,45 @@ def test_page_shows_best_and_newest_of_many_trials(tmp_path: Path) -> None:
     assert [row.number for row in selection] == [*range(1000), *range(1500, 2500)]
     shown = {
         n
-        for trace in figures.build_figures(Findings(summary), {})["History"][""]["data"]
+        for trace in figures.build_figures(FigureData(Findings(summary), {}))["History"][""]["data"]
         for n in trace.get("customdata", [])
     }
     assert shown <= {row.number for row in selection} and len(shown) == 1500
+
+
+def test_table_has_what_trials_reported_last_and_best(tmp_path: Path) -> None:
+    """Keep the returned value of a metric, and add metrics that were reported alone, also of a pruned trial."""
+    row = TrialRecord(0, {"lr": 0.1}, State.QUEUED, tmp_path / "0")
+    for number in (0, 1):
+        for step, (accuracy, loss) in enumerate([(0.5, 2.0), (0.9, 1.0), (0.7, math.nan)]):
+            line = MetricsLine(step, 1.7e9 + step, {"acc": accuracy, "val_loss": loss, "rate": step / 10})
+            (tmp_path / str(number)).mkdir(exist_ok=True)
+            TrialFolder(tmp_path / str(number)).append_metrics(line)
+    completed = ended(row, State.COMPLETED, objective=[0.9], metrics={"acc": 0.9, "size": 3.0})
+    pruned = ended(replace(row, number=1, folder=tmp_path / "1"), State.PRUNED)
+    silent = replace(row, number=2, folder=tmp_path / "2")
+    summary = StudySnapshot("s", tmp_path, ("acc",), ("maximize",), [completed, pruned, silent])
+    header, *rows = raw_table(summary)
+    expected = ["lr", "acc", "size", "val_loss", "rate", "final acc", "best acc", "best val_loss"]
+    assert header[2:10] == expected
+    assert [str(cell) for cell in rows[0][2:10]] == ["0.1", "0.9", "3.0", "nan", "0.2", "0.7", "0.9", "1.0"]
+    assert [str(cell) for cell in rows[1][2:10]] == ["0.1", "None", "None", "nan", "0.2", "0.7", "0.9", "1.0"]
+    assert rows[2][2:10] == [0.1, *[None] * 7]
+
+
+def test_constants_are_rows_of_the_csv_file_and_of_printed_tables(tmp_path: Path) -> None:
+    summary = study(tmp_path, {"lr": 0.1}, {"lr": 0.2})
+    for row in summary.rows:
+        TrialFolder(row.folder).add_note("closed form", {"weight": 1.96154, "acc": 0.5})
+    report.write(summary)
+    *_, last = csv.DictReader((tmp_path / "trials.csv").read_text().splitlines())
+    assert (last["trial"], last["state"], last["weight"], last["acc"]) == ("closed form", "", "1.96154", "0.5")
+    findings = Findings(summary)
+    assert render_table(findings, [], "csv").splitlines()[-1] == "closed form,0.5,1.96154"
+    assert render_table(findings, ["acc", "lr"], "markdown").splitlines()[-1] == "| 0.5 | closed form |"
+    assert render_table(findings, ["acc", "trial"], "csv").splitlines()[-1] == "0.5,closed form"
+    assert "closed form" not in render_table(findings, ["lr"], "latex")
+    assert render_table(findings, [], "latex").splitlines()[0] == r"\begin{tabular}{lrr}"
 
 
 def test_notes_of_trials_are_printed_once(tmp_path: Path) -> None:

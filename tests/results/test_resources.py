@@ -4,6 +4,7 @@ from pathlib import Path
 
 from sweeps.record.study import StudySnapshot
 from sweeps.results.drawing import Figures
+from sweeps.results.figure_data import FigureData
 from sweeps.results.figures import build_figures
 from sweeps.results.findings import Findings
 from sweeps.results.trials import TrialFiles
@@ -28,7 +29,7 @@ def figures_of(folder: Path, *samples: dict[str, float]) -> Figures:
     findings = Findings(StudySnapshot("s", folder, ("accuracy",), ("maximize",), [trial], 1))
     files = TrialFiles(("accuracy",))
     files.look(findings)
-    return build_figures(findings, files.curves(), files.usage()).get("Resources", {})
+    return build_figures(FigureData(findings, files.curves(), files.usage())).get("Resources", {})
 
 
 def test_gpus_of_a_trial_together(tmp_path: Path) -> None:

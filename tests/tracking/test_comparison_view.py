@@ -14,6 +14,7 @@ from sweeps.results.findings import Findings
 from sweeps.results.studies import ComparedStudy
 from sweeps.tracking import comparison_view, pages
 from sweeps.tracking.run_data import logarithms
+from sweeps.tracking.study_view import StudyView
 from sweeps.tracking.tracker import Tracker
 from tests.tracking import studies as studies_on_disk
 
@@ -62,6 +63,44 @@ def test_parallel_coordinates_show_columns_of_all_trials() -> None:
     assert content["compareRunCharts"][0]["selectedParams"] == ["lr"]
     assert "params.`seed`" in content["selectedColumns"]
     assert view(params=["a", "b"], lacking={"a", "b"})["compareRunCharts"][0]["selectedParams"] == ["a", "b"]
+
+
+def test_first_charts_of_a_conditional_space_show_params_of_all_trials() -> None:
+    """Draw no contour of two params that no trial has together, and the scatter of a shared param first."""
+    own = ["adam.beta", "sgd.momentum"]
+    content = view(params=[*own, "optimizer", "lr"], lacking=own, numbers=[*own, "lr"])
+    parallel, *others = content["compareRunCharts"]
+    assert parallel["selectedParams"] == ["optimizer", "lr"]
+    assert not [chart for chart in others if chart["type"] == "CONTOUR"]
+    scattered = [chart["xaxis"]["key"] for chart in others if chart["type"] == "SCATTER"]
+    assert scattered == ["optimizer", "lr", "adam.beta"]
+    (contour,) = (
+        chart
+        for chart in view(params=[*own, "lr", "batch"], lacking=own, numbers=[*own, "lr", "batch"])["compareRunCharts"]
+        if chart["type"] == "CONTOUR"
+    )
+    assert (contour["xaxis"]["key"], contour["yaxis"]["key"]) == ("lr", "batch")
+
+
+@pytest.mark.parametrize(
+    "trials, shown",
+    [
+        ([["optimizer", "beta"], ["optimizer", "momentum"]], ["optimizer"]),
+        ([["optimizer", "beta"], ["optimizer"], []], ["optimizer"]),  # the params of the third are lost
+        ([["a", "b"], ["c"]], ["a", "b"]),
+        ([["lr"], ["lr"]], ["lr"]),
+    ],
+)
+def test_view_of_a_running_study_follows_its_trials(tmp_path: Path, trials: list[list[str]], shown: list[str]) -> None:
+    """Choose the params of the first chart by the trials so far, though the study had none when the view was opened."""
+    summary = studies_on_disk.summary_of(tmp_path)
+    study_view = StudyView()
+    study_view.derive(summary)
+    for params in trials:
+        study_view.add(params, [])
+    assert not study_view.add(trials[0], [])
+    content = unpacked(study_view.tag(summary)[1])
+    assert content["compareRunCharts"][0]["selectedParams"] == shown
 
 
 def test_charts_show_logarithms_and_the_table_values() -> None:
