@@ -61,8 +61,8 @@ def _refuse_moved(folder: Path, definition_: Definition) -> None:
 
 def _reopen(study: StudySnapshot, definition_: Definition, retry: str, trials: str) -> None:
     """Reopen the trials in the states `retry`. With `trials`, reopen only these numbers. Raises UserError."""
+    from sweeps.record.writer import Record
     from sweeps.study.reading import blank
-    from sweeps.study.upgrade import open_record
 
     states = retry.replace(" ", "").split(",")
     if wrong := [state for state in states if state not in _RETRIED]:
@@ -85,6 +85,8 @@ def _reopen(study: StudySnapshot, definition_: Definition, retry: str, trials: s
     except LockHeld as error:
         stop_line = definition.sweeps_line("stop", study.folder)
         raise UserError(f"study {study.name} is being run by {error}.\nStop it first: {stop_line}") from None
-    open_record(blank(study.folder, definition_), definition_).reopen(numbers)
+    record = Record(blank(study.folder, definition_))
+    record.open(definition_.command)
+    record.reopen(numbers)
     lock.release()
     console.print(f"retries trials {', '.join(map(str, numbers))}")
