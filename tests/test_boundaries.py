@@ -29,7 +29,7 @@ BASE = (
     "secrets",
     "wording",
 )
-PLACES = ("sweep.py", "conf.py", "sweeps", "trainers")
+PLACES = ("sweep.py", "sweeps", "trainers")
 MOST_LINES, MOST_LINES_OF_A_CLASS = 300, 250
 
 
@@ -64,7 +64,7 @@ def importers(module: str) -> set[str]:
         ("mlflow", ("sweeps/tracking/", "trainers/networks.py")),  # because models are saved in MLflow's format
         ("fcntl", ("sweeps/files.py", "trainers/")),
         ("hydra._internal", ("sweeps/hydra_parts.py",)),
-        ("trainers", ("trainers/", "sweep.py", "conf.py")),  # conf.py has the former names of modules
+        ("trainers", ("trainers/", "sweep.py")),
         (
             "sweeps.study",
             ("sweeps/study/", "sweeps/hydra_plugins/", "sweeps/commands/", "sweeps/app.py", "sweeps/api.py"),
@@ -165,10 +165,7 @@ def test_trainers_import_only_sweeps_trial() -> None:
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Import | ast.ImportFrom) and "sweeps" in ast.unparse(node)
     ]
-    assert {ast.unparse(node).split(" import ")[0] for node in imports_of_sweeps} == {
-        "from sweeps.trial",
-        "from sweeps.integrations.keras",  # the former name of the callback
-    }
+    assert {ast.unparse(node).split(" import ")[0] for node in imports_of_sweeps} == {"from sweeps.trial"}
 
 
 PRINT_LOADED = """

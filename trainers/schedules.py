@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from trainers import parallel
-from trainers.config.targets import current_name
 from trainers.data.examples import POINTS
 
 SMALLEST_LR = float(np.finfo(np.float32).tiny)
@@ -193,7 +192,7 @@ def load_function(section: Mapping[Any, Any]) -> Callable[..., Any]:
 
 def builtin_name(section: Mapping[Any, Any]) -> str:
     """Return the name of a schedule's function in this module; "" if the function is in another module."""
-    module, _, name = current_name(str(section.get("_target_"))).rpartition(".")
+    module, _, name = str(section.get("_target_")).rpartition(".")
     return name if module == __name__ else ""
 
 

@@ -62,10 +62,7 @@ class Advice:
 
 
 def examine(trials: Iterable[TrialRecord]) -> tuple[list[Use], list[Advice]]:
-    """Return the use of each requested resource, and advice, from the trials with a result.
-
-    Trials of earlier versions did not record their requests, and do not count.
-    """
+    """Return the use of each requested resource, and advice, from the trials with a result."""
     trials = [trial for trial in trials if trial.attempts]
     ran = [t for t in trials if t.state in (State.COMPLETED, State.PRUNED) and t.attempts[-1].requested]
     if not ran:

@@ -28,15 +28,14 @@ from sweeps.trial.job import Point
 from sweeps.wording import short_difference
 
 _FILE = "study.json"
-VERSION = 2
+FORMAT = 1
+"""The format of a study's files. Another one is refused."""
 DONE = "done"
 """The file with the reason why a study is done early, such as a target that was reached."""
 ARCHIVE = "archive"
 """The folder of archived studies, beside the studies' folders."""
 _MAY_CHANGE = {"sweeper/grid": ("memory_axes", "may_change", "refit", "refit_all_data"), "launcher/local": ("preload",)}
 """Settings that change no result, and so may change between two commands, like the keys that they follow."""
-_SAMPLER = "hydra.sweeper.sampler"
-_TPE, _DEFAULT = "optuna.samplers.TPESampler", "sweeps.choose.sampler.build.DefaultSampler"
 _SHOWN = 10
 
 
@@ -60,7 +59,7 @@ class Definition:
     """Both addresses as typed, because a password of the environment, `${oc.env:NAME}`, must be in no file."""
     seed_key: str = "seed"
     size: int | None = None  # number of points of the search space; None if far more than trials
-    version: int = 1  # version of the study's files; version 1 had its trials in Optuna's journal
+    format: int = FORMAT
     extended: list[dict[str, Any]] = field(default_factory=list)  # by whom, at which time, and by which values
     may_change: list[str] = field(default_factory=list)  # keys of `config` with which the study may resume changed
 
@@ -83,8 +82,6 @@ class Definition:
         """Return the differences of `other` from this study, in words, by the key of each."""
         old, new = self._identity(), other._identity()
         free = {*self.may_change, *other.may_change} - {*self.parameters, *other.parameters}
-        if self.version == 1 and _TPE in old.get(_SAMPLER, "") and _DEFAULT in new.get(_SAMPLER, ""):
-            old[_SAMPLER] = old[_SAMPLER].replace(_TPE, _DEFAULT)  # because version 1 had this name for our sampler
         return {
             key: f"{key}={' was '.join(short_difference(new.get(key, '(nothing)'), old.get(key, '(nothing)')))}"
             for key in old | new
@@ -94,8 +91,7 @@ class Definition:
     def _identity(self) -> dict[str, str]:
         """Return all settings and values that may not change, as one would type them."""
         settings = {"study_name": self.name, "n_trials": self.n_trials, **self.search}
-        typed = [(key, text) for key, text in self.config.items() if key and not key.startswith(_may_change())]
-        shared = {key: mask_value(key, text) for key, text in typed}  # because older versions stored secrets
+        shared = {key: text for key, text in self.config.items() if key and not key.startswith(_may_change())}
         return {**{f"hydra.sweeper.{key}": value for key, value in settings.items()}, **shared, **self.parameters}
 
 
@@ -125,7 +121,6 @@ def define(
         tracking_uri=as_typed(config, "hydra.sweeper.tracking_uri"),
         seed_key=settings.seed_key,
         size=size,
-        version=VERSION,
         may_change=settings.may_change,
     )
 
@@ -210,19 +205,21 @@ def refuse_foreign(folder: Path, line: str) -> None:
         )
 
 
-def resumed_sampler(folder: Path, conf: Any) -> Any:
-    """Return the sampler that a study resumes with. In version 1 the sampler `default` had the name `tpe`."""
-    with suppress(FileNotFoundError, CorruptFile):
-        if (conf or {}).get("_target_") == _TPE and read(folder).version == 1:
-            return {**conf, "_target_": _DEFAULT}
-    return conf
-
-
 def read(folder: Path) -> Definition:
-    """Return the definition. Raises FileNotFoundError without a study in `folder`, CorruptFile if it is damaged."""
+    """Return the definition of the study in `folder`.
+
+    Raises FileNotFoundError without a study, CorruptFile if its definition is damaged, UserError if its files have
+    another format.
+    """
     content = read_json(folder / _FILE)
     if content is None:
         raise FileNotFoundError(folder / _FILE)
+    if isinstance(content, dict) and content.get("format") != FORMAT:
+        written = content.get("format", "none")
+        raise UserError(
+            f"{folder / _FILE}: format={written}: this version of sweepyard reads format {FORMAT}.\n"
+            "Use the version that wrote the study, or choose another hydra.sweeper.study_name"
+        )
     try:
         definition = Definition(**{**content, "extended": well_formed(content.get("extended"))})
         check_types(definition)

@@ -18,7 +18,7 @@ def check_types(definition: "Definition") -> None:
     well_typed.check_list(definition.objective, fewest=1)
     for mapping in (definition.parameters, definition.search, definition.config):
         well_typed.check_texts(mapping)
-    for count in (definition.total, definition.version, 0 if definition.size is None else definition.size):
+    for count in (definition.total, 0 if definition.size is None else definition.size):
         well_typed.check_count(count)
     if len(definition.directions) != len(definition.objective):
         raise ValueError("each objective has a direction")

@@ -15,7 +15,7 @@ def add_extension(old: "Definition", new: "Definition") -> "Definition":
     """Return the `new` definition of a study with its extensions, of which the last is that of the `old` definition."""
     values = "; ".join(old.differences(new).values())
     newest = [{"by": user_name(), "at": now(), "values": values}] if values else []
-    return replace(new, version=old.version, extended=[*old.extended, *newest])
+    return replace(new, extended=[*old.extended, *newest])
 
 
 def well_formed(extended: object) -> list[dict[str, Any]]:

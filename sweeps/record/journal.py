@@ -58,7 +58,7 @@ class Journal:
         lines = [{"line": self.count + i, **event} for i, event in enumerate(events)]
         if self.path.exists():
             append_lines(self.path, lines, sync=True)
-        else:  # in one step, because half of an older study's events would hide the other half
+        else:
             write_whole(self.path, "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines))
         self.count += len(lines)
         self._whole = self.path.stat().st_size

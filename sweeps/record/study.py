@@ -132,7 +132,7 @@ class Added:
     name: str
     params: Point
     outside: bool  # whether the params are outside of the search space
-    by: str = ""  # name of the user; empty in the journal of an earlier version
+    by: str = ""  # name of the user
     at: float = 0.0  # s since 1970
 
 

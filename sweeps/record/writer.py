@@ -30,10 +30,10 @@ class Record:
         )
         self.repairs = ""  # repairs of the journal, in words
 
-    def open(self, first: Sequence[Event] = (), typed: Collection[str] = ()) -> None:
+    def open(self, typed: Collection[str] = ()) -> None:
         """Read the journal, and repair it from the trials' folders.
 
-        `first` are the events of an older format, and `typed` the words of the command and the overrides of all trials.
+        `typed` are the words of the command and the overrides of all trials.
         """
         try:
             self._journal.read(self._fold.apply)
@@ -42,7 +42,7 @@ class Record:
             self.repairs = f"{error}. Later events were restored from the trials' folders (old file: {damaged.name})"
         self._journal.trim()
         if not self._journal.count:
-            self._append({"op": "begun", "version": VERSION}, *first)
+            self._append({"op": "begun", "version": VERSION})
         lost = events_of_folders(self.study, typed)
         if lost and not self.repairs:
             self.repairs = f"{self._journal.path} lacks {len(lost)} trials. They were restored from their folders"

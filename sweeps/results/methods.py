@@ -116,8 +116,6 @@ def _describe_sampler(study: StudySnapshot, definition: Definition) -> str:
     has_own_process = len(study.objective) == 1 and definition.search.get("custom_search_space", "None") == "None"
     if sampler.startswith(_DEFAULT_SAMPLER):
         return sampler.replace(_DEFAULT_SAMPLER, _OWN_PROCESS if has_own_process else _TPE)
-    if definition.version == 1 and sampler.startswith(_TPE):
-        return "sweepyard's sampler of its first version"
     return sampler
 
 

@@ -58,7 +58,7 @@ def _explain_wait(status: DriverStatus | None, driver: bool, jobs: bool) -> str:
         stopped = f"; the last driver stopped: {status.stopped}" if status and status.stopped else ""
         return "" if jobs else f"; none can start: no driver runs the study{stopped}"
     if status is None:
-        return ": the driver is starting, or is of an earlier version"
+        return ": the driver is starting"
     if status.stopped:
         return f"; none can start: {status.stopped}"
     reasons = list(status.notes)

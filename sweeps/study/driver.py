@@ -45,7 +45,6 @@ from sweeps.study.reading import blank
 from sweeps.study.starter import Starter
 from sweeps.study.stop import Stop
 from sweeps.study.takeover import successor, take_over
-from sweeps.study.upgrade import open_record
 from sweeps.study.watchers import Watchers, open_tracker
 from sweeps.trial.app import pack_app
 from sweeps.trial.copies import use
@@ -200,17 +199,15 @@ class Driver:
         """Open the record of the study. From now on `self._study` shows the record's trials."""
         plan = self._plan
         plan.choosing.earlier.save()
-        record = open_record(self._study, self._definition, plan.choosing.space.fixed)
+        record = Record(self._study)
+        record.open([*self._definition.command, *plan.choosing.space.fixed])
         record.update_outside(plan.choosing.space)
         self._study = record.study
         if plan.settings.storage:
             from sweeps.choose.sampler.mirror import Mirror
 
             self._mirror = Mirror(plan.settings.storage, self._name, self._study, plan.choosing.space)
-            self._mirror.open(
-                is_new=not record.trials,
-                may_replace=self._definition.version == 1 and self._definition.storage is not None,
-            )
+            self._mirror.open(is_new=not record.trials)
         return record
 
     def _make_loop(self, record: Record, view: View, tracker: "Tracker | None") -> Loop:

@@ -12,8 +12,6 @@ from sweeps.record.definition import sweeps_line
 from sweeps.record.study import StudySnapshot
 from sweeps.trial.folder import AttemptFolder, TrialFolder
 
-_FORMER_SLURM = "slurm with workers"  # the former name of the SLURM launcher with workers
-
 
 def refuse_running_elsewhere(study: StudySnapshot, launcher: TrialLauncher) -> None:
     """Raise UserError if another launcher of an earlier driver still runs an attempt, or if nobody knows."""
@@ -23,7 +21,6 @@ def refuse_running_elsewhere(study: StudySnapshot, launcher: TrialLauncher) -> N
         if attempt is None or attempt.is_over:
             continue
         name = attempt.launcher() or launcher.name
-        name = "slurm" if name == _FORMER_SLURM else name
         if name != launcher.name and name == "slurm":
             in_slurm[trial.number] = attempt
         elif name != launcher.name:

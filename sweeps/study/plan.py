@@ -17,7 +17,7 @@ from sweeps.errors import Infeasible, UserError
 from sweeps.hydra_parts import typed_words
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher
-from sweeps.record.definition import define, resumed_sampler
+from sweeps.record.definition import define
 from sweeps.record.followed import source
 from sweeps.record.space import MOST_CORNERS, SAMPLED, Choice, SearchSpace, is_grid
 from sweeps.results.terminal import View, cost, requests_table
@@ -93,7 +93,6 @@ def make(app: App, settings: SweeperConf, name: str, folder: Path, launcher: Lau
     """Return the plan of the typed study. Raises UserError if a setting or a trial is wrong."""
     config, is_new = app.config, not (folder / "study.json").exists()
     words = [*typed_words(config.hydra, "hydra"), *typed]
-    settings.sampler = resumed_sampler(folder, settings.sampler)
     refuse_typed(OmegaConf.to_container(config, resolve=False))
     notify.check(config)
     if is_new:

@@ -10,7 +10,6 @@ from sweeps.files import CorruptFile, last_lines
 from sweeps.record import costs
 from sweeps.record.definition import DONE, Definition, sweeps_line
 from sweeps.record.grammar import space_of
-from sweeps.record.journal import FILE
 from sweeps.record.narrowed import narrow, with_size
 from sweeps.record.place import resume_line
 from sweeps.record.space import SearchSpace
@@ -48,12 +47,7 @@ def read_study(folder: Path, definition: Definition) -> StudySnapshot:
     """
     study = blank(folder, definition)
     try:
-        if not (folder / FILE).exists():
-            from sweeps.study.upgrade import in_memory
-
-            study = in_memory(study, definition)
-        else:
-            study = read(study)
+        study = read(study)
     except CorruptFile as error:
         raise UserError(
             f"study {definition.name}: {error}\nRepair it with: {resume_line(definition, folder)}"

@@ -34,14 +34,13 @@ class PackedApp:
 
     def restore(self, config: DictConfig) -> tuple[TaskFunction, HydraContext]:
         """Restore the app in this process for a trial with this config. Return what runs the trial."""
-        task_function, hydra_context, singletons, *rest = cloudpickle.loads(self.content)
+        task_function, hydra_context, singletons, state = cloudpickle.loads(self.content)
         setup_globals()
         singletons["instances"][Plugins] = Plugins.instance()  # because Hydra would search all plugins again
         # Also those that the program registered here, because some cannot be pickled.
         singletons[_RESOLVERS] = BaseContainer._resolvers | singletons[_RESOLVERS]
         Singleton.set_state(singletons)
-        for state in rest:  # none from an earlier version
-            state.restore()
+        state.restore()
         _remake_callbacks(hydra_context, config)
         return task_function, hydra_context
 

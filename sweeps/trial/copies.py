@@ -19,10 +19,6 @@ class Copies:
     top: str
     folder: str
 
-    def __setstate__(self, state: dict[str, str]) -> None:
-        """Restore the copies from the pickle of a job, which an earlier version with another name may have queued."""
-        vars(self).update(top=state["top"], folder=state.get("folder") or state["kept"])
-
 
 class _Finder(MetaPathFinder):
     """Loads a module from its copy if the original file has changed.
@@ -56,7 +52,7 @@ class _Finder(MetaPathFinder):
 
 
 class _CopyLoader(SourceFileLoader):
-    """Compiles a copy at each import, because another user may have put bytecode beside a copy of an older study."""
+    """Compiles a copy at each import, because another user may have put bytecode beside a copy."""
 
     def get_code(self, fullname: str) -> CodeType | None:
         return self.source_to_code(self.get_data(self.path), self.path)

@@ -1,7 +1,7 @@
 """The data classes of a trial: its task (`Job`), its ranks (`World`) and its result (`Outcome`)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from sweeps.trial.folder import AttemptFolder, TrialFolder
 
 _MAX_ERROR_CHARS = 3000  # because MLflow warns above 8000 characters in a description, which also contains the log
-_FORMER_FIELDS = {"asked": "queued_at", "began": "started_at", "ended": "ended_at", "misfit": "missing_objective"}
 
 Value = bool | int | float | str | None
 Point = dict[str, Value]  # one configuration: the value of each swept parameter that exists in it
@@ -103,16 +102,13 @@ class Outcome:
         error = str(content.get("error", "")).encode(errors="backslashreplace").decode()  # for lone surrogates
         if len(error) > _MAX_ERROR_CHARS:
             error = f"{error[:_MAX_ERROR_CHARS]} ... (the rest is in its log)"
-        fields = {_FORMER_FIELDS.get(name, name): value for name, value in content.items()}
-        end = cls(**{**fields, "state": State(content["state"]), "error": error})
+        end = cls(**{**content, "state": State(content["state"]), "error": error})
         times = [end.queued_at, end.ended_at, *([] if end.started_at is None else [end.started_at])]
         if not all(map(is_time, times)):
             raise ValueError(f"its times {times} are in no calendar")
         for by_name in (end.metrics, end.seconds, end.requested, end.used):
             check_amounts(by_name)
         check_numbers(end.objective)
-        # Because a former version measured by a clock that may have been set back.
-        end = replace(end, seconds={phase: max(0.0, float(value)) for phase, value in end.seconds.items()})
         optional = (end.timeout_min, end.energy_kwh, end.gpu_use, end.co2_g)
         check_numbers([end.gpus, *(number for number in optional if number is not None)])
         check_text(end.node)
@@ -185,12 +181,6 @@ class Job:
     objective: Objective | None = None  # None if another library's sweeper reads the return value
     environment: Mapping[str, str] = field(default_factory=dict)
     job_return: Path | None = None  # file for Hydra's pickled JobReturn, for another library's sweeper
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the job from its pickle, which an earlier version may have queued."""
-        if isinstance(state["app"], bytes):
-            state["app"] = PackedApp(None, state["app"])
-        vars(self).update(state)
 
     @property
     def attempt_folder(self) -> "AttemptFolder":

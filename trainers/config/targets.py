@@ -11,26 +11,9 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import CodeType
 
-FORMER = {
-    "conf.schema": "trainers.config.schema",
-    "conf.plan": "trainers.schedules",
-    "conf.parallel": "trainers.parallel",
-    "conf.checks.image_folder": "trainers.data.listing",
-    **{f"conf.checks.{name}": f"trainers.data.{name}" for name in ("download", "examples", "labels", "npz")},
-    **{f"conf.checks.{name}": f"trainers.config.{name}" for name in ("augment", "largest_batch", "networks")},
-    **{f"conf.checks.{name}": f"trainers.config.{name}" for name in ("ranges", "targets", "training")},
-}
-"""Today's name of each module that older studies name; conf.py makes the old names importable."""
-
 _SEARCHED = "Modules are searched beside sweep.py, in PYTHONPATH and in this Python's site-packages"
 _INSTALL = dict.fromkeys(("keras", "tensorflow"), "Install TensorFlow: pip install -c constraints.txt -e '.[keras]'")
 """What to type for a module that this project installs only if asked."""
-
-
-def current_name(target: str) -> str:
-    """Return today's name of a `_target_`."""
-    module, _, name = target.rpartition(".")
-    return f"{FORMER[module]}.{name}" if module in FORMER else target
 
 
 @lru_cache
@@ -69,7 +52,7 @@ def check_settings(section: str, target: str, settings: tuple[str, ...], argumen
 
 def _code_of(key: str, target: str) -> CodeType | None:
     """Return the code of the module that defines `target`, if it has code. Raises ValueError if it is missing."""
-    parts = current_name(target).split(".")
+    parts = target.split(".")
     if len(parts) == 1:
         raise ValueError(f"{key}={target}: name its module too, as in my_module.{target}")
     spec = _find(parts[0], None)

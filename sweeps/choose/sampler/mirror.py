@@ -44,13 +44,13 @@ class Mirror:
         self._connected = False
         self.problem: Outage | None = None
 
-    def open(self, is_new: bool, may_replace: bool) -> None:
+    def open(self, is_new: bool) -> None:
         """Connect. Raises UserError if a new study cannot use the storage, or another study has its name.
 
-        A study that has begun runs without its storage. `may_replace` allows to replace a study of version 1.
+        A study that has begun runs without its storage.
         """
         try:
-            self._connect(may_replace)
+            self._connect()
         except UserError:
             raise
         except Exception as error:  # because databases raise anything
@@ -58,16 +58,13 @@ class Mirror:
                 raise UserError(f"hydra.sweeper.storage cannot be used: {_reason(error)}") from error
             self._disconnect(error)
 
-    def _connect(self, may_replace: bool = False) -> None:
+    def _connect(self) -> None:
         self._storage: BaseStorage = get_storage(self._url)
         name, folder = self._name, str(self._study.folder)
         summaries = {study.study_name: study for study in optuna.get_all_study_summaries(self._storage)}
-        former = summaries.get(self._study.folder.name)  # because an earlier version named it by its folder
-        if former and former.study_name != name and former.user_attrs.get(_OWNER) == folder:
-            optuna.delete_study(study_name=former.study_name, storage=self._storage)
         stored = summaries.get(name)
         if stored and stored.user_attrs.get(_OWNER) != folder:
-            if stored.n_trials and not (may_replace and _OWNER not in stored.user_attrs):
+            if stored.n_trials:
                 raise UserError(
                     f"hydra.sweeper.storage has another study named {name}, with {stored.n_trials} trials.\n"
                     "Choose another name: hydra.sweeper.study_name=..."

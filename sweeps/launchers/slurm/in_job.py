@@ -65,14 +65,11 @@ def call_of(job: Job, settings: SlurmLauncherConf) -> tuple[Callable[..., None],
     return run_attempt, SentJob.of(job), replace(settings, setup=None)
 
 
-def run_attempt(job: SentJob | Job, settings: SlurmLauncherConf | None = None) -> None:
+def run_attempt(job: SentJob, settings: SlurmLauncherConf) -> None:
     """Run the trial. If it fails, exit with 1 and kill its other ranks.
 
     The driver read the settings, because the job may lack the driver's environment.
     """
-    if isinstance(job, Job):  # queued by an earlier version
-        settings, job = job.config.hydra.launcher, SentJob.of(job)
-    assert settings is not None
     os.environ.update(job.environment)
     attempt, world = job.attempt_folder, replace(world_of(os.environ), timeout_s=settings.rank_timeout_s)
     if world.is_chief and (attempt.is_over or attempt.successor.exists()):  # because its driver gave this job up

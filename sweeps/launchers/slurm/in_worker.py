@@ -29,7 +29,7 @@ from sweeps.launchers.slurm.queue import token_of
 from sweeps.launchers.slurm.request import request
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.gpus import fitting, names_in
-from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.job import Outcome, State
 from sweeps.trial.sent_job import SentJob
 from sweeps.trial.staging import staging
 
@@ -140,7 +140,7 @@ class Worker:
             except FileNotFoundError:
                 continue
             try:
-                job: SentJob | Job = cloudpickle.loads(read_own(claimed))
+                job: SentJob = cloudpickle.loads(read_own(claimed))
             except OSError:
                 claimed.rename(waiting)
                 raise
@@ -148,7 +148,7 @@ class Worker:
                 print_safely(f"{waiting} cannot be read: {error!r}")
                 claimed.unlink()
                 continue
-            return SentJob.of(job) if isinstance(job, Job) else job  # a Job of an earlier version
+            return job
         return None
 
     def _start(self, job: SentJob, gpus: list[str]) -> None:
