@@ -73,7 +73,7 @@ def _check(option: str, value: str, noun: str, names: Sequence[str]) -> None:
         return
     if not names:
         raise UserError(f"{option} {value}: no trial reported a metric.\nRemove {option}")
-    raise UserError(f"{option} {value}: unnames {noun}.\nChoose among {', '.join(names)}")
+    raise UserError(f"{option} {value}: unknown {noun}.\nChoose among {', '.join(names)}")
 
 
 def _reported(source: FigureData) -> list[str]:

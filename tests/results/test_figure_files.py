@@ -77,7 +77,7 @@ def test_values_of_at_most_twelve_by_twelve_cells_are_written(tmp_path: Path, si
     study = StudySnapshot("s", tmp_path / "s", ("accuracy",), ("maximize",), rows)
     write_figures(Findings(study), tmp_path, "svg")
     written = {*texts((tmp_path / "s_two_parameters.svg").read_text())}
-    between = {f"{value:.3g}" for value in values if round(value, 3) % 0.01 > 0.001}  # no ticks of the colour bar
+    between = {f"{value:.3g}" for value in values if len(f"{value:.3g}") == 5}  # no ticks of the colour bar
     assert len(written & between) == (len(between) if are_written else 0)
 
 
