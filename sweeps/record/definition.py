@@ -214,10 +214,9 @@ def read(folder: Path) -> Definition:
     content = read_json(folder / _FILE)
     if content is None:
         raise FileNotFoundError(folder / _FILE)
-    if isinstance(content, dict) and content.get("format") != FORMAT:
-        written = content.get("format", "none")
+    if isinstance(content, dict) and content.get("format", FORMAT) != FORMAT:
         raise UserError(
-            f"{folder / _FILE}: format={written}: this version of sweepyard reads format {FORMAT}.\n"
+            f"{folder / _FILE}: format={content['format']}: this version of sweepyard reads format {FORMAT}.\n"
             "Use the version that wrote the study, or choose another hydra.sweeper.study_name"
         )
     try:

@@ -105,10 +105,9 @@ class _Files:
         self.config = self.config or _read_config(trial.folder, study)
         process = facts.read(TrialFolder(trial.folder)).process
         self.process = {_PROCESS_LABELS[name]: fact for name, fact in process.items()}
-        pauses = costs.pauses(trial)
         for file in (self.metrics, self.system):
             if is_inside(trial.folder / file.reader.name, study):
-                file.read(objective, pauses)
+                file.read(objective, costs.pauses(trial))
         self.curves, self.usage = self.metrics.thinned(_POINTS), self.system.thinned(_SAMPLES)
         self.seconds = _thin(self.metrics.seconds, _POINTS)
         if trial.state.is_over:
@@ -221,7 +220,6 @@ class TrialFiles:
         return files
 
     def _last(self, number: int) -> dict[str, float]:
-        """Return the last value of each metric."""
         curves = self._files[number].curves if number in self._files else {}
         last = {name: values[-1] for name, (_, values) in curves.items()}
         return {name: value for name, value in last.items() if value is not None}
@@ -293,8 +291,8 @@ def _read_config(folder: Path, study: Path) -> list[str]:
 
 
 def _wrapped(words: str, most: int = 56) -> str:
-    pieces = [words[i : i + most] for i in range(0, len(words), most)]
-    return "<br>  ".join(html.escape(piece, quote=False) for piece in pieces)
+    starts = range(0, len(words), most)
+    return "<br>  ".join(html.escape(words[start : start + most], quote=False) for start in starts)
 
 
 def _masked(words: str, most: int) -> str:

@@ -23,7 +23,7 @@ from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.metrics import METRICS
 from sweeps.trial.times import now
-from sweeps.wording import counted, one_line
+from sweeps.wording import counted
 
 if TYPE_CHECKING:
     from sweeps.choose.sampler.pruner import Pruner
@@ -244,8 +244,7 @@ class Loop:
         over = self.stop.reason or (self.stop.enough and trial.searched)
         # A refusal or a stop under an earlier driver is retried, because this command was not refused or stopped yet.
         if not over and (resumes or (adopted and _is_of_its_driver(trial, outcome))):
-            ended = f"trial {trial.number} {outcome.state}: {one_line(outcome.error)}"
-            self.watchers.view.say(f"{ended}; retried in a new attempt")
+            self.watchers.show_retry(trial.number, outcome)
             self.record.update(replace(trial, state=State.QUEUED))
             return
         if resumes:

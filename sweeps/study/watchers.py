@@ -19,6 +19,7 @@ from sweeps.study.attempt import Attempt
 from sweeps.study.gpu_sharing import GpuSharing
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.nodes import find_bad_nodes
+from sweeps.wording import one_line
 
 if TYPE_CHECKING:
     from sweeps.choose.sampler.mirror import Mirror
@@ -68,6 +69,10 @@ class Watchers:
             self.sharing.note(trial)
         if self.tracker:
             self.tracker.end_trial(trial)
+
+    def show_retry(self, number: int, outcome: Outcome) -> None:
+        """Print why an attempt ended, and that another one follows."""
+        self.view.say(f"trial {number} {outcome.state}: {one_line(outcome.error)}; retried in a new attempt")
 
     def show_end(self, study: StudySnapshot, running: Mapping[int, Attempt], full: bool, stopped: str) -> None:
         """Show the study as its driver leaves it, without the notes on waiting trials."""

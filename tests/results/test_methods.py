@@ -27,16 +27,14 @@ def methods_of(study: StudySnapshot, n_trials: str = "None", **search: str) -> s
     fixed = {"seed": "7", "epochs": "5", "target": "null", "model.hidden": "[64]", "model.act": "relu", "data": "${x}"}
     command = ["python", "app.py", "-m", "model.hidden=[64]", "lr=interval"]
     definition = Definition(
-        study.name, command, "/home/me", [], [], parameters, n_trials, search, fixed, total=len(study.rows), version=2
+        study.name, command, "/home/me", [], [], parameters, n_trials, search, fixed, total=len(study.rows)
     )
     return describe_methods(Findings(study), definition)
 
 
 def grid_methods(study: StudySnapshot, parameters: dict[str, str], total: int, **changes: Any) -> str:
     search = changes.pop("search", {})
-    definition = Definition(
-        "s", [], "/home/me", [], [], parameters, "None", search, {}, total=total, version=2, **changes
-    )
+    definition = Definition("s", [], "/home/me", [], [], parameters, "None", search, {}, total=total, **changes)
     return describe_methods(Findings(replace(study, searched=False)), definition).partition(". ")[0]
 
 
@@ -100,8 +98,8 @@ def test_each_sampler_has_its_name_and_settings(tmp_path: Path, file: Path) -> N
     target = settings["_target_"]
     words = methods_of(pages.search(tmp_path / "s"), "20", sampler=json.dumps(settings))
     name = "sweepyard's Gaussian process" if file.stem == "default" else target
-    given = [f"{key}={value}" for key, value in settings.items() if key != "_target_" and value is not None]
-    assert f", by {name}{' (' if given else ''}{', '.join(given)}" in words
+    settings_typed = [f"{key}={value}" for key, value in settings.items() if key != "_target_" and value is not None]
+    assert f", by {name}{' (' if settings_typed else ''}{', '.join(settings_typed)}" in words
     assert "ten by TPE" not in words
     both = methods_of(pages.two_objectives(tmp_path / "two"), "20", sampler=json.dumps(settings))
     assert "all combinations" not in words + both
