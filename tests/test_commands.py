@@ -262,7 +262,7 @@ def test_resume_changes_settings_of_the_launcher(answer: Answer) -> None:
     assert " hydra/launcher=slurm +hydra.launcher.mem_gb=16" in output
 
 
-def test_status_says_how_to_retry_failed_trials(answer: Answer) -> None:
+def test_status_names_the_command_that_retries_failed_trials(answer: Answer) -> None:
     code, output = answer("status", "failed")
     assert code == 0
     retry = "Correct the cause of the failed trials, then type: python -m sweeps resume failed --retry failed"

@@ -142,12 +142,12 @@ def _name_of(section: str | None) -> str:
 def _describe_changes(study: StudySnapshot, definition: Definition) -> str:
     """Return what the sampler learned from elsewhere, and what persons changed."""
     earlier = definition.search.get("learn_from", "")
-    given = sum(bool(trial.memory.get("start")) for trial in study.rows)
+    start_count = sum(bool(trial.memory.get("start")) for trial in study.rows)
     added = sum(trial.by_hand for trial in study.rows)
     excluded = " or ".join(f"({excluded.text})" for excluded in study.excluded)
     sentences = [
         f"The sampler learned from {earlier.replace(',', ', ')}, too." if earlier else "",
-        f"The search began with {counted(given, 'given point')}." if given else "",
+        f"The search began with {counted(start_count, 'given point')}." if start_count else "",
         f"A person added {counted(added, 'trial')}." if added else "",
         f"A person excluded further points: {excluded}." if excluded else "",
     ]

@@ -244,8 +244,7 @@ class Loop:
         over = self.stop.reason or (self.stop.enough and trial.searched)
         # A refusal or a stop under an earlier driver is retried, because this command was not refused or stopped yet.
         if not over and (resumes or (adopted and _is_of_its_driver(trial, outcome))):
-            ended = f"trial {trial.number} {outcome.state}: {one_line(outcome.error)}"
-            self.watchers.view.say(f"{ended}; retried in a new attempt")
+            self.watchers.view.say(_describe_retry(trial, outcome))
             self.record.update(replace(trial, state=State.QUEUED))
             return
         if resumes:
@@ -285,6 +284,10 @@ class Loop:
         for attempt in self.running.values():
             self.watchers.view.say(attempt.cancel())
         self.launcher.cancel_pending()
+
+
+def _describe_retry(trial: TrialRecord, outcome: Outcome) -> str:
+    return f"trial {trial.number} {outcome.state}: {one_line(outcome.error)}; retried in a new attempt"
 
 
 def _is_of_its_driver(trial: TrialRecord, outcome: Outcome) -> bool:

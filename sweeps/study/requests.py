@@ -39,9 +39,9 @@ class Requests:
     _retries: list[int] = field(default_factory=list)  # numbers of the trials that `resume --retry` named
 
     def __post_init__(self) -> None:
-        asked = json.loads(os.environ.pop(_RETRIES, "{}"))  # because trials must not inherit the variable
-        if asked and Path(asked["study"]).resolve() == self.folder.resolve():
-            self._retries = asked["trials"]
+        retries = json.loads(os.environ.pop(_RETRIES, "{}"))  # because trials must not inherit the variable
+        if retries and Path(retries["study"]).resolve() == self.folder.resolve():
+            self._retries = retries["trials"]
 
     def retry(self, record: Record, print_line: Callable[[str], None]) -> None:
         """Record that the trials run again that `resume --retry` named."""

@@ -48,7 +48,7 @@ def _words_of(name: str) -> list[str]:
 
 def _direction_of(word: str) -> str:
     """Return the direction of a word, such as acc, acc5 or logloss."""
-    for known in (word, word.rstrip("0123456789")):
-        if known in _WORDS:
-            return _WORDS[known]
+    for spelling in (word, word.rstrip("0123456789")):
+        if spelling in _WORDS:
+            return _WORDS[spelling]
     return next((direction for ending, direction in _ENDINGS.items() if word.endswith(ending)), "")

@@ -100,8 +100,8 @@ def test_each_sampler_has_its_name_and_settings(tmp_path: Path, file: Path) -> N
     target = settings["_target_"]
     words = methods_of(pages.search(tmp_path / "s"), "20", sampler=json.dumps(settings))
     name = "sweepyard's Gaussian process" if file.stem == "default" else target
-    given = [f"{key}={value}" for key, value in settings.items() if key != "_target_" and value is not None]
-    assert f", by {name}{' (' if given else ''}{', '.join(given)}" in words
+    words_of_settings = [f"{key}={value}" for key, value in settings.items() if key != "_target_" and value is not None]
+    assert f", by {name}{' (' if words_of_settings else ''}{', '.join(words_of_settings)}" in words
     assert "ten by TPE" not in words
     both = methods_of(pages.two_objectives(tmp_path / "two"), "20", sampler=json.dumps(settings))
     assert "all combinations" not in words + both

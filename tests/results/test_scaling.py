@@ -332,7 +332,7 @@ def test_time_to_a_target_is_measured(target: float | None, maximize: bool, reac
     assert [count.target_s for count in counts(scaling)] == reached
 
 
-def test_speed_up_by_images_is_said_where_it_is_another_one() -> None:
+def test_another_speed_up_by_images_has_a_sentence() -> None:
     scaling = page_of(sample(1, 15, images_s=100.0), sample(2, 10, images_s=190.0))
     expected = "This is by epoch time, with any validation; by images/s of the training alone, 1.90 times."
     assert scaling_page.words(scaling) == [Paragraph(f"2 GPUs: 1.50 times as fast as 1, 75% of ideal. {expected}")]

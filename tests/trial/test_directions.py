@@ -18,7 +18,7 @@ from sweeps.trial.directions import is_fraction, natural_direction
         ("epochs_to_accuracy time_to_stable images_per_second false_positive_rate", ""),
     ],
 )
-def test_last_word_of_a_name_tells_the_direction(names: str, direction: str) -> None:
+def test_last_word_of_a_name_decides_the_direction(names: str, direction: str) -> None:
     assert {name: natural_direction(name) for name in names.split()} == dict.fromkeys(names.split(), direction)
 
 
