@@ -58,8 +58,7 @@ class _MetricsFile:
             self.clear()
         for line in lines.values:
             self.first_time = self.first_time or line.time
-            paused_s = sum(seconds for end, seconds in pauses if self.first_time < end <= line.time)
-            elapsed_s = round(max(0.0, line.time - self.first_time - paused_s), 2)
+            elapsed_s = round(costs.seconds_between(self.first_time, line.time, pauses), 2)
             _append(self.seconds, line.step, elapsed_s)
             for name in _few(line.metrics, objective):
                 curve = self.curves.setdefault(name, ([], []))
@@ -105,10 +104,9 @@ class _Files:
         self.config = self.config or _read_config(trial.folder, study)
         process = facts.read(TrialFolder(trial.folder)).process
         self.process = {_PROCESS_LABELS[name]: fact for name, fact in process.items()}
-        pauses = costs.pauses(trial)
         for file in (self.metrics, self.system):
             if is_inside(trial.folder / file.reader.name, study):
-                file.read(objective, pauses)
+                file.read(objective, costs.pauses(trial))
         self.curves, self.usage = self.metrics.thinned(_POINTS), self.system.thinned(_SAMPLES)
         self.seconds = _thin(self.metrics.seconds, _POINTS)
         if trial.state.is_over:

@@ -27,16 +27,14 @@ def methods_of(study: StudySnapshot, n_trials: str = "None", **search: str) -> s
     fixed = {"seed": "7", "epochs": "5", "target": "null", "model.hidden": "[64]", "model.act": "relu", "data": "${x}"}
     command = ["python", "app.py", "-m", "model.hidden=[64]", "lr=interval"]
     definition = Definition(
-        study.name, command, "/home/me", [], [], parameters, n_trials, search, fixed, total=len(study.rows), version=2
+        study.name, command, "/home/me", [], [], parameters, n_trials, search, fixed, total=len(study.rows)
     )
     return describe_methods(Findings(study), definition)
 
 
 def grid_methods(study: StudySnapshot, parameters: dict[str, str], total: int, **changes: Any) -> str:
     search = changes.pop("search", {})
-    definition = Definition(
-        "s", [], "/home/me", [], [], parameters, "None", search, {}, total=total, version=2, **changes
-    )
+    definition = Definition("s", [], "/home/me", [], [], parameters, "None", search, {}, total=total, **changes)
     return describe_methods(Findings(replace(study, searched=False)), definition).partition(". ")[0]
 
 
