@@ -85,6 +85,12 @@ def pauses(trial: TrialRecord) -> list[tuple[float, float]]:
     return [(start, start - end) for (_, end), (start, _) in pairwise(ran) if start > end]
 
 
+def seconds_between(first: float, last: float, pauses: Iterable[tuple[float, float]]) -> float:
+    """Return the seconds between two times of a trial without its pauses."""
+    paused_s = sum(length_s for end, length_s in pauses if first < end <= last)
+    return max(0.0, last - first - paused_s)
+
+
 def _kind(state: State) -> str:
     kinds = {State.COMPLETED: "completed", State.PRUNED: "pruned", State.INFEASIBLE: "pruned"}
     return kinds.get(state, "failed" if state.is_bad else "unfinished")

@@ -58,8 +58,7 @@ class _MetricsFile:
             self.clear()
         for line in lines.values:
             self.first_time = self.first_time or line.time
-            paused_s = sum(seconds for end, seconds in pauses if self.first_time < end <= line.time)
-            elapsed_s = round(max(0.0, line.time - self.first_time - paused_s), 2)
+            elapsed_s = round(costs.seconds_between(self.first_time, line.time, pauses), 2)
             _append(self.seconds, line.step, elapsed_s)
             for name in _few(line.metrics, objective):
                 curve = self.curves.setdefault(name, ([], []))
