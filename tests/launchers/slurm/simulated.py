@@ -161,6 +161,7 @@ def simulated_slurm(**settings: Any) -> Iterator[SimulatedSlurm]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (arrays, following, jobs, launcher, looks, watcher, workers):
             patch.setattr(module, "time", slurm)
+        patch.setattr(jobs, "now", slurm.time)
         for module in (arrays, limits, queue):
             patch.setattr(module, "answer", slurm.answer)
         patch.setattr(following, "submit", slurm.submit)
