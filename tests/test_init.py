@@ -18,7 +18,7 @@ def test_new_project_sweeps_and_explains_mistakes(tmp_path: Path) -> None:
     assert swept.code == 0, swept.said
     assert "loss=0.00119631" in swept.out
     typo = run(["train.py", "-m", "hydra.sweeper.n_trial=3"], project)
-    assert (typo.code, typo.err.count("\n")) == (2, 1)
+    assert (typo.code, typo.err.count("\n")) == (2, 2)
     assert "Did you mean 'hydra.sweeper.n_trials'?" in typo.err
 
 

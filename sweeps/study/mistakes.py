@@ -35,7 +35,7 @@ _LISTS = {
 _TYPES = {"Float": ("a number", "0.1"), "Integer": ("a whole number", "1")}  # OmegaConf's names
 _IN_UNITS = {"gb": "8", "min": "60", "hours": "8", "s": "60"}
 """Examples for keys with a unit."""
-_NO_NUMBER = re.compile(r"Value '(.*)' of type 'str' could not be converted to (Float|Integer)")
+_NO_NUMBER = re.compile(r"Value '(.*)' of type '(?:str|float)' could not be converted to (Float|Integer)")
 _NO_LIST = re.compile(r"([\w.]+)=([\w,. ]+): must be a list of .*")
 _OUT_OF_RANGE = re.compile(r"([\w.]+)=(.+): must be a (whole number|number)\b.*")
 _FOREIGN_FUNCTIONS = {

@@ -248,7 +248,7 @@ class AttemptFolder:
         except CorruptFile as error:
             quarantine(self.path / "end.json")
             end = Outcome(State.LOST, str(error))
-        lines = self.trial.read_metrics().values
+        lines = self.trial.read_metrics().values if self.began() is not None else []
         end = self._complete(with_reported_result(end, lines), lines, ended or now())
         self.path.mkdir(parents=True, exist_ok=True)  # because the user may have deleted the folder
         write_once(self.path / "end.json", json.dumps(end.as_json()))

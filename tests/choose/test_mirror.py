@@ -32,7 +32,7 @@ def asked(folder: Path, *lines: str, conditional: dict[str, list[str]] | None = 
 
 def mirror_of(search: Asked, url: str, clock: Callable[[], float] = lambda: 0.0) -> Mirror:
     mirror = Mirror(url, "s", search.study, search.space, clock)
-    mirror.open(is_new=not search.trials, may_replace=False)
+    mirror.open(is_new=not search.trials)
     return mirror
 
 
@@ -110,7 +110,7 @@ def test_returned_storage_receives_missing_trials(tmp_path: Path, url: str) -> N
     (tmp_path / "studies.db").unlink()
     now[0] = 60.0
     second = Mirror(url, "s", search.study, search.space, lambda: now[0])
-    second.open(is_new=False, may_replace=False)
+    second.open(is_new=False)
     second.tick()
     assert second.problem is None
     assert [trial.values for trial in shown(url)] == [[1.0], [2.0], [2.0]]
@@ -120,7 +120,7 @@ def test_started_study_continues_without_its_storage(tmp_path: Path, url: str) -
     search = asked(tmp_path, *LINES)
     search.run(lambda point: 1.0, most=1)
     away = Mirror("sqlite:////no/such/folder/s.db", "s", search.study, search.space)
-    away.open(is_new=False, may_replace=False)
+    away.open(is_new=False)
     assert away.problem and "the study continues without it" in away.problem
 
 

@@ -116,7 +116,7 @@ def test_resources_follow_the_trial(composer: Composer) -> None:
         (["lr=abc"], ["lr=abc", "'abc'", "Float"]),
         (["batch_size=[1]"], ["batch_size"]),
         (["optimizer=adm"], ["optimizer=adm does not exist", "optimizer=adam?", "adadelta, adagrad, adam"]),
-        (["hydra/launcher=submitit_slurm"], ["submitit_slurm does not exist. Did you mean hydra/launcher=slurm?"]),
+        (["hydra/launcher=submitit_slrum"], ["submitit_slrum does not exist. Did you mean hydra/launcher="]),
         (["optimizer=adma"], ["optimizer=adma does not exist. Did you mean optimizer=adam?"]),
         (["optimizer.beta2=1"], ["'optimizer.beta2'", "'optimizer.beta_2'?\nType: optimizer.beta_2=1"]),
         (["optimizer.zzz=1"], ["'optimizer.zzz'", "Known here: optimizer.learning_rate", "optimizer.epsilon"]),

@@ -20,6 +20,7 @@ from sweeps.launchers.slurm.queue import Ticket, cancel_pending_and_dismiss_idle
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.sent_job import SentJob
 
 MakeJob = Callable[..., Job]
 
@@ -252,7 +253,7 @@ def test_job_of_an_attempt_that_is_over_runs_nothing(
     else:
         job.attempt_folder.close(Outcome(State.CANCELLED, "it ended with its driver"))
     with pytest.raises(UserError, match="is over"):
-        in_job.run_attempt(job)
+        in_job.run_attempt(SentJob.of(job), job.config.hydra.launcher)
     assert job.attempt_folder.began() is None
 
 
