@@ -274,7 +274,7 @@ def test_repeats_and_final_race_select_a_winner(tmp_path: Path) -> None:
     }
     assert all(row.objective == [row.params["+x"] ** 2 + row.params["++y"]] for row in records)  # type: ignore[operator]
     # Because the app is deterministic, a difference is the same with each seed.
-    winner = f"The final race's winner: x={best}: mean objective {best**2 + 3}, 95% interval"
+    winner = f"The final race's winner: x={best}: mean objective {best**2 + 3}.0, 95% interval"
     assert winner in out
     assert "<h2>Configurations</h2>" in (tmp_path / "multirun" / "s" / "report.html").read_text()
     status = lines.sweeps(tmp_path, "status", "s")

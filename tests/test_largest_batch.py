@@ -62,7 +62,7 @@ def test_single_run_beyond_the_limit_is_refused(largest: int, home: dict[str, st
 def test_search_skips_batches_above_the_limit(largest: int, home: dict[str, str], tmp_path: Path) -> None:
     sizes = f"batch_size={largest},1250"
     random = ["hydra/sweeper=optuna", "hydra/sweeper/sampler=random", "hydra.sweeper.sampler.seed=1"]
-    line = [SWEEP, "-m", *random, "hydra.sweeper.n_trials=2", *WIDE, sizes, "epochs=1", "steps=1"]
+    line = [SWEEP, "-m", *random, "hydra.sweeper.n_trials=2", *WIDE, sizes, "steps=1"]
     done = run(line, tmp_path, home)
     assert done.code == 0, done.said
     ended = {row.params["batch_size"]: row.state for row in rows(done.study())}
@@ -77,7 +77,7 @@ def test_search_skips_batches_above_the_limit(largest: int, home: dict[str, str]
 def test_grid_skips_infeasible_points_unless_all_are_infeasible(
     largest: int, home: dict[str, str], tmp_path: Path
 ) -> None:
-    line = [SWEEP, "-m", *WIDE, "epochs=1", "steps=1"]
+    line = [SWEEP, "-m", *WIDE, "steps=1"]
     done = run([*line, f"batch_size=1250,{largest}"], tmp_path / "some", home)
     assert done.code == 0, done.said
     assert [row.state for row in rows(done.study())] == ["infeasible", "completed"]

@@ -171,7 +171,8 @@ def write_or_check(folder: Path, new: Definition, extend: bool) -> str:
 
 def _with_free_changes(old: Definition, new: Definition) -> Definition:
     """Return the definition with the values and the command that a resumed study changed as `may_change` allows."""
-    config = {**old.config, **{key: new.config[key] for key in new.may_change if key in new.config}}
+    free = [*old.may_change, *new.may_change]
+    config = {**old.config, **{key: new.config[key] for key in free if key in new.config}}
     return old if config == old.config else replace(old, command=new.command, config=config)
 
 

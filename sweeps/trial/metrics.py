@@ -54,11 +54,14 @@ class MetricsLine:
 
 def with_reported_result(end: Outcome, lines: Sequence[MetricsLine]) -> Outcome:
     """Return the outcome; that of the trial's last step if the process was ended after it had reported that step."""
-    results = [line for line in lines if line.result is not None]
-    if end.state not in _ENDED_FROM_OUTSIDE or not results:
+    if end.state not in _ENDED_FROM_OUTSIDE or not lines:
         return end
-    last = results[-1]
-    objective = last.result or []
+
+    last = lines[-1]
+    if last.result is None:  # because a resumed trial may have been given more steps
+        return end
+
+    objective = last.result
     return replace(end, state=State.COMPLETED, error="", objective=objective, metrics=last.metrics)
 
 

@@ -222,7 +222,7 @@ def _read(module: ModuleType) -> Program | None:
 def _typed_argv(module: str) -> list[str]:
     """Return the `sys.argv` with which this process started, because the program may have changed it since."""
     for start in (sys.argv[0], module, module.removesuffix(f".{_MAIN}")):
-        if start in sys.orig_argv:
+        if start and start in sys.orig_argv:
             position = sys.orig_argv.index(start)
             return [sys.argv[0], *sys.orig_argv[position + 1 :]]
     return list(sys.argv)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,8 +49,10 @@ class Observed:
         return self.done.code != 0 and self.facts["sweep.jobs"] == "[]"
 
 
-def observe(case: Case, folder: Path, words: Sequence[str]) -> Observed:
-    """Run the case in `folder` with further words, and return what was to be seen."""
+def observe(
+    case: Case, folder: Path, words: Sequence[str], await_processes: Callable[[], None] = lambda: None
+) -> Observed:
+    """Run the case in `folder` with further words, and return what was to be seen once its processes have ended."""
     case.write(folder)
     launched = (folder / case.launches).resolve()
     place = len(case.command) - (case.command[-1] == "--multirun")  # because argparse wants all words in one place
@@ -62,6 +64,7 @@ def observe(case: Case, folder: Path, words: Sequence[str]) -> Observed:
         done = finish(start_afresh(arguments, launched, variables), launched)
     else:
         done = run(arguments, launched, variables)
+    await_processes()
     calls = [json.loads(line) for file in folder.rglob(CALLED) for line in file.read_text().splitlines()]
     jobs = sorted((json.loads(file.read_text()) | {"folder": file.parent} for file in folder.rglob(SEEN)), key=_number)
     configs = list(folder.rglob("multirun.yaml"))

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("cluster")
 @pytest.mark.long
 def test_largest_batch_of_a_node_bounds_equal_requests(tmp_path: Path) -> None:
     home = {"KERAS_HOME": str(tmp_path / "home")}
-    same = [*SLURM, "hydra.launcher.mem_gb=2", "tracking=none", "model=mlp", "epochs=1", "steps=1"]
+    same = [*SLURM, "hydra.launcher.mem_gb=2", "tracking=none", "model=mlp", "steps=1"]
     done = run([SWEEP, "+find=largest_batch", *same, "batch_size=64", "trainer.most=64"], tmp_path, home)
     assert done.code == 0, done.said
     (record,) = (tmp_path / "home" / "sweepyard" / "largest_batch").iterdir()
