@@ -15,7 +15,7 @@ from yaml import YAMLError
 
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, read_json, write_whole
-from sweeps.record import definition
+from sweeps.record import definition, place
 from sweeps.record.configurations import by_configuration
 from sweeps.record.space import SearchSpace, canonical, is_grid, text_of
 from sweeps.record.study import StudySnapshot, TrialRecord
@@ -141,7 +141,7 @@ def find_study(name: str, folder: Path) -> Path:
     paths = (folder.parent / name, Path(name))
     study = next((path for path in paths if (path / "study.json").exists()), None)
     if study is None:
-        studies = definition.suggest_study(name, folder.parent)
+        studies = place.suggest_study(name, folder.parent)
         raise UserError(
             f"hydra.sweeper.learn_from={name}: there is no such earlier study in {folder.parent}.\n{studies}"
         )

@@ -8,6 +8,7 @@ import typer
 from sweeps.commands import MULTIRUN, Name, Root, command, console, store_of, working_folder
 from sweeps.record import definition
 from sweeps.record.followed import resolved
+from sweeps.record.place import unpack_line
 from sweeps.wording import counted
 
 Yes = Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")]
@@ -25,7 +26,7 @@ def archive(name: Name, root: Root = MULTIRUN, yes: Yes = False) -> None:
     with removal.locked(folder, root):
         yes or typer.confirm(f"pack {folder} and remove it?", abort=True)
         packed = removal.pack(folder)
-    console.print(f"{packed}\nUnpack: {definition.unpack_line(packed)}", soft_wrap=True)
+    console.print(f"{packed}\nUnpack: {unpack_line(packed)}", soft_wrap=True)
 
 
 @command()

@@ -1,6 +1,5 @@
 """The definition of a study, study.json: what it was started with, and the command that resumes it."""
 
-import difflib
 import json
 import shlex
 import sys
@@ -19,7 +18,7 @@ from sweeps.record import plain
 from sweeps.record.entry_types import check_types
 from sweeps.record.extension import add_extension, well_formed
 from sweeps.record.followed import by_default, followed, source, written
-from sweeps.record.place import NAME, another_study, resume_line
+from sweeps.record.place import NAME, another_study, resume_line, suggest_study, unpack_line
 from sweeps.record.removal import FIXED, explain_removal
 from sweeps.record.space import Choice, Parameter, SearchSpace, is_grid, text_of
 from sweeps.secrets import mask_value
@@ -36,7 +35,6 @@ ARCHIVE = "archive"
 """The folder of archived studies, beside the studies' folders."""
 _MAY_CHANGE = {"sweeper/grid": ("memory_axes", "may_change", "refit", "refit_all_data"), "launcher/local": ("preload",)}
 """Settings that change no result, and so may change between two commands, like the keys that they follow."""
-_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -81,17 +79,21 @@ class Definition:
     def differences(self, other: "Definition") -> dict[str, str]:
         """Return the differences of `other` from this study, in words, by the key of each."""
         old, new = self._identity(), other._identity()
-        free = {*self.may_change, *other.may_change} - {*self.parameters, *other.parameters}
+        free = self._free_keys() - other.parameters.keys()
         return {
             key: f"{key}={' was '.join(short_difference(new.get(key, '(nothing)'), old.get(key, '(nothing)')))}"
             for key in old | new
             if key not in free and not _is_same(key, old.get(key), new.get(key))
         }
 
+    def _free_keys(self) -> set[str]:
+        """Return the keys with which the study may resume changed, as the command named them that started it."""
+        return {key for key in self.may_change if key in self.config and key not in self.parameters}
+
     def _identity(self) -> dict[str, str]:
         """Return all settings and values that may not change, as one would type them."""
         settings = {"study_name": self.name, "n_trials": self.n_trials, **self.search}
-        shared = {key: text for key, text in self.config.items() if key and not key.startswith(_may_change())}
+        shared = {key: text for key, text in self.config.items() if key and not _changes_no_result(key)}
         return {**{f"hydra.sweeper.{key}": value for key, value in settings.items()}, **shared, **self.parameters}
 
 
@@ -129,8 +131,13 @@ def shared(config: DictConfig) -> dict[str, str]:
     """Return the values that all trials share and that may not change, as text by their dotted names."""
     content = plain.content(config)
     content.pop("hydra", None)
-    flat = [(key, text) for key, text in _flat(content) if key and not key.startswith(_may_change())]
+    flat = [(key, text) for key, text in _flat(content) if key and not _changes_no_result(key)]
     return {key: mask_value(key, text) for key, text in flat}
+
+
+def _changes_no_result(key: str) -> bool:
+    """Return whether a key, or the section that it is in, changes no result."""
+    return any(key == name or key.startswith(f"{name}.") for name in _may_change())
 
 
 @cache
@@ -171,8 +178,8 @@ def write_or_check(folder: Path, new: Definition, extend: bool) -> str:
 
 def _with_free_changes(old: Definition, new: Definition) -> Definition:
     """Return the definition with the values and the command that a resumed study changed as `may_change` allows."""
-    free = [*old.may_change, *new.may_change]
-    config = {**old.config, **{key: new.config[key] for key in free if key in new.config}}
+    changed = {key: new.config[key] for key in old._free_keys() if key in new.config}
+    config = {**old.config, **changed}
     return old if config == old.config else replace(old, command=new.command, config=config)
 
 
@@ -215,9 +222,10 @@ def read(folder: Path) -> Definition:
     content = read_json(folder / _FILE)
     if content is None:
         raise FileNotFoundError(folder / _FILE)
-    if isinstance(content, dict) and content.get("format", FORMAT) != FORMAT:
+    # Files of versions before the first format have a version instead.
+    if isinstance(content, dict) and ("version" in content or content.get("format", FORMAT) != FORMAT):
         raise UserError(
-            f"{folder / _FILE}: format={content['format']}: this version of sweepyard reads format {FORMAT}.\n"
+            f"{folder / _FILE}: format={content.get('format')}: this version of sweepyard reads format {FORMAT}.\n"
             "Use the version that wrote the study, or choose another hydra.sweeper.study_name"
         )
     try:
@@ -246,27 +254,6 @@ def find(name: str, root: Path) -> tuple[Path, Definition]:
         raise UserError(f"there is no study {name} in {root}.\n{suggest_study(name, root)}") from None
     except CorruptFile as error:
         raise UserError(f"{error}.\nTo repair it, type the command that started study {name} again") from error
-
-
-def unpack_line(packed: Path) -> str:
-    """Return the command that unpacks an archived study."""
-    return shlex.join(["tar", "-xzf", str(packed), "-C", str(packed.parent.parent)])
-
-
-def suggest_study(name: str, root: Path) -> str:
-    """Return a sentence with the study of a similar name or at this path, or with all studies, newest first."""
-    path = Path(name).absolute().resolve()
-    if (path / _FILE).exists():
-        place = [] if path.parent == Path("multirun").resolve() else ["--root", str(path.parent)]
-        return f"Type the study's name: {shlex.join([path.name, *place])}"
-    files = sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime)
-    if not files:
-        return "There are no studies yet. Start one with sweep.py -m"
-    names = [file.parent.name for file in files]
-    if near := difflib.get_close_matches(name, names, 1):
-        return f"Did you mean {near[0]}?"
-    more = f" and {len(names) - _SHOWN} more: python -m sweeps list" if len(names) > _SHOWN else ""
-    return f"Studies: {', '.join(names[:_SHOWN])}{more}"
 
 
 def sweeps_line(command: str, folder: Path, python: str = "python") -> str:

@@ -1,5 +1,6 @@
-"""The folder of a study in the commands that resume it, or start another study."""
+"""The folder of a study in the commands that resume it, start another study, or look for one by its name."""
 
+import difflib
 import shlex
 from itertools import count
 from pathlib import Path
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from sweeps.record.definition import Definition
 
 NAME, _DIR = "hydra.sweeper.study_name", "hydra.sweep.dir"
+_SHOWN = 10
 
 
 def resume_line(definition: "Definition", folder: Path) -> str:
@@ -51,3 +53,24 @@ def another_study(definition: "Definition", folder: Path) -> str:
     working = Path(definition.working_folder)
     place = free.relative_to(working) if free.is_relative_to(working) else free
     return f"another folder: {shlex.quote(f'{_DIR}={quoted(str(place))}')}"
+
+
+def unpack_line(packed: Path) -> str:
+    """Return the command that unpacks an archived study."""
+    return shlex.join(["tar", "-xzf", str(packed), "-C", str(packed.parent.parent)])
+
+
+def suggest_study(name: str, root: Path) -> str:
+    """Return a sentence with the study of a similar name or at this path, or with all studies, newest first."""
+    path = Path(name).absolute().resolve()
+    if (path / "study.json").exists():
+        place = [] if path.parent == Path("multirun").resolve() else ["--root", str(path.parent)]
+        return f"Type the study's name: {shlex.join([path.name, *place])}"
+    files = sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime)
+    if not files:
+        return "There are no studies yet. Start one with sweep.py -m"
+    names = [file.parent.name for file in files]
+    if near := difflib.get_close_matches(name, names, 1):
+        return f"Did you mean {near[0]}?"
+    more = f" and {len(names) - _SHOWN} more: python -m sweeps list" if len(names) > _SHOWN else ""
+    return f"Studies: {', '.join(names[:_SHOWN])}{more}"

@@ -36,12 +36,20 @@ def advise_number(key: str, text: str, whole: bool) -> str:
 def _number(unit: str, text: str, whole: bool) -> float | None:
     """Return the number in the unit of its key; None if the text is no number, or has another kind of unit."""
     if unit == "gb":
-        memory = _MEMORY.fullmatch(text.lower())
-        return float(memory[1]) * _GIGABYTES[memory[2]] if memory else None
+        return _gigabytes(text.lower())
     if unit:
         seconds = _seconds(text.lower(), unit)
         return None if seconds is None else seconds / _SECONDS[unit]
     return _count(text) if whole else _fraction(text)
+
+
+def _gigabytes(text: str) -> float | None:
+    """Return an amount of memory such as 8G, 8192MB or, as the key has it, 8."""
+    memory = _MEMORY.fullmatch(text)
+    if memory is None:
+        return None
+    factor = _GIGABYTES[memory[2]] if text[-1].isalpha() else 1
+    return float(memory[1]) * factor
 
 
 def _count(text: str) -> float | None:
@@ -79,4 +87,5 @@ def _seconds(text: str, unit: str) -> float | None:
 
 
 def _written(number: float, whole: bool) -> str:
-    return str(math.ceil(round(number, 6))) if whole else f"{number:.6g}"
+    rounded = round(number, 6)
+    return str(math.ceil(rounded)) if whole else f"{rounded:.12g}"

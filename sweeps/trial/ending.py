@@ -15,6 +15,7 @@ from types import FunctionType, ModuleType
 from typing import Any, NoReturn
 
 _LIMIT_S = 60.0
+_FILE: Any = io.IOBase.__mro__[1]  # not io.IOBase, whose check of a class takes ten times longer
 _stdlib: Any = threading, weakref.finalize, multiprocessing.util, atexit  # what is used below has no public name
 _threading, _finalize, _processes, _handlers = _stdlib
 
@@ -72,7 +73,7 @@ def _drop_globals() -> None:
 
 def _flush_files() -> None:
     """Write what the open files of this process have buffered. Files from before a fork are frozen, and left out."""
-    files = [content for content in gc.get_objects() if isinstance(content, io.IOBase)]
+    files = [content for content in gc.get_objects() if isinstance(content, _FILE)]
     files.sort(key=lambda file: not isinstance(file, io.TextIOBase))  # which write to the buffers of other files
     for file in files:
         with suppress(Exception):  # because a reader may have closed a pipe, as when Python deletes a file

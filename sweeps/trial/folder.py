@@ -248,8 +248,9 @@ class AttemptFolder:
         except CorruptFile as error:
             quarantine(self.path / "end.json")
             end = Outcome(State.LOST, str(error))
-        lines = self.trial.read_metrics().values if self.began() is not None else []
-        end = self._complete(with_reported_result(end, lines), lines, ended or now())
+        began = self.began()
+        lines = self.trial.read_metrics().values if began is not None else []
+        end = self._complete(with_reported_result(end, lines, began), began, lines, ended or now())
         self.path.mkdir(parents=True, exist_ok=True)  # because the user may have deleted the folder
         write_once(self.path / "end.json", json.dumps(end.as_json()))
         return self.end() or end
@@ -259,9 +260,8 @@ class AttemptFolder:
         files = [self.path, *self.path.iterdir(), *self.trial.path.glob("*metrics.jsonl")]
         return max(file.stat().st_mtime for file in files if file.name[0] != ".")
 
-    def _complete(self, end: Outcome, lines: list[MetricsLine], ended: float) -> Outcome:
+    def _complete(self, end: Outcome, began: float | None, lines: list[MetricsLine], ended: float) -> Outcome:
         """Return the outcome with its times, resources and energy."""
-        began = self.began()
         note: dict[str, float] = {"asked": began or ended, "gpus": 0.0, "idle_slot_s": 0.0}
         with suppress(CorruptFile, TypeError, ValueError, ArithmeticError):
             content = read_json(self.path / "asked.json") or {}

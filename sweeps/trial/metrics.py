@@ -52,13 +52,16 @@ class MetricsLine:
         return cls(step, reported, metrics, result)
 
 
-def with_reported_result(end: Outcome, lines: Sequence[MetricsLine]) -> Outcome:
-    """Return the outcome; that of the trial's last step if the process was ended after it had reported that step."""
-    if end.state not in _ENDED_FROM_OUTSIDE or not lines:
+def with_reported_result(end: Outcome, lines: Sequence[MetricsLine], began: float | None) -> Outcome:
+    """Return the outcome of an attempt; that of the last step if the attempt had reported it when it was ended.
+
+    `lines` are those of the trial, and the attempt reported the ones since it `began` (seconds since 1970).
+    """
+    if end.state not in _ENDED_FROM_OUTSIDE or not lines or began is None:
         return end
 
     last = lines[-1]
-    if last.result is None:  # because a resumed trial may have been given more steps
+    if last.result is None or last.time < began:
         return end
 
     objective = last.result

@@ -167,6 +167,8 @@ def _bound_names(part: ast.stmt) -> set[str]:
                 names.add(name)
             case ast.ClassDef(name=name):
                 names.add(name)
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                names.add(name)
             case ast.alias(name=name, asname=other):
                 names.add(other or name.partition(".")[0])
     return names

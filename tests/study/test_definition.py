@@ -100,7 +100,6 @@ def test_another_study_is_refused_with_the_differences(
         {"tracking": False},
         {"config": {"tracking": {"uri": "elsewhere"}}},
         {"config": {"trainer": {"preload": ["torch"]}}},
-        {"config": {"lr": 0.2}, "may_change": ["lr"]},
     ],
 )
 def test_settings_that_may_change_on_resume(tmp_path: Path, changes: dict[str, object]) -> None:
@@ -111,12 +110,34 @@ def test_settings_that_may_change_on_resume(tmp_path: Path, changes: dict[str, o
 def test_changed_value_and_command_are_kept_for_the_next_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_or_check(tmp_path, make(may_change=["lr"]), extend=False)
+    write_or_check(tmp_path, make(may_change=["lr", "hydra.sweeper.objective"]), extend=False)
     monkeypatch.setattr("sys.orig_argv", ["python", "app.py", "-m", "x=1,2", "lr=0.2"])
     write_or_check(tmp_path, make(config={"lr": 0.2}, may_change=["lr"]), extend=False)
     assert (read(tmp_path).config["lr"], read(tmp_path).command[-1]) == ("0.2", "lr=0.2")
     with pytest.raises(UserError, match="model"):
         write_or_check(tmp_path, make(config={"lr": 0.2, "model": 3}, may_change=["lr"]), extend=False)
+    with pytest.raises(UserError, match="objective"):
+        write_or_check(tmp_path, make(config={"lr": 0.2}, objective="other"), extend=False)
+
+
+def test_only_the_first_command_names_what_may_change(tmp_path: Path) -> None:
+    write_or_check(tmp_path, make(), extend=False)
+    with pytest.raises(UserError, match=r"lr=0\.2"):
+        write_or_check(tmp_path, make(config={"lr": 0.2}, may_change=["lr"]), extend=False)
+
+
+@pytest.mark.parametrize("content", [{"format": 2}, {"version": 2, "name": "s"}, {"format": None}])
+def test_another_format_is_refused_and_unchanged(tmp_path: Path, content: dict[str, object]) -> None:
+    text = json.dumps(content)
+    (tmp_path / "study.json").write_text(text)
+    with pytest.raises(UserError, match=r"this version of sweepyard reads format 1\.\nUse the version"):
+        write_or_check(tmp_path, make(), extend=False)
+    assert (tmp_path / "study.json").read_text() == text
+
+
+def test_sections_that_change_no_result_are_named_in_full() -> None:
+    first, second = (make(config={"tracking_weight": weight}) for weight in (1, 2))
+    assert [*first.differences(second)] == ["tracking_weight"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import UserError
-from sweeps.record.definition import unpack_line
+from sweeps.record.place import unpack_line
 from sweeps.study import removal
 
 
