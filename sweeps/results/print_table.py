@@ -4,7 +4,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
@@ -52,41 +52,67 @@ def render_table(findings: Findings, columns: Sequence[str], style: str) -> str:
 
     Without `columns`, the columns are the params and the objectives. Raises UserError for an unknown column.
     """
-    study, ranking = findings.study, findings.ranking
+    study = findings.study
     constants = notes.numbers(findings.notes)
     header, *lines = raw_table(study, constants)
-    by_number = {line[0]: dict(zip(header, line, strict=True)) for line in lines}
-    groups = [[trial] for trial in findings.top]
-    intervals: list[tuple[float, float]] = []
-    if ranking.configurations:
-        completed = [([t for t in each.raced or each.rows if t.result], each) for each in ranking.configurations]
-        groups = [group for group, _ in completed if group]
-        intervals = [replace(each, is_fraction=False).interval for group, each in completed if group]
+    cells_of = {line[0]: dict(zip(header, line, strict=True)) for line in lines}
+    groups, halves = _group(findings)
     if not groups:
-        raise UserError(
-            f"study {study.name}: no trial has a result.\nShow the reason: {sweeps_line('status', study.folder)}"
-        )
+        reason = f"Show the reason: {sweeps_line('status', study.folder)}"
+        raise UserError(f"study {study.name}: no trial has a result.\n{reason}")
+
+    params = parameters(study.rows)
+    param_columns = [param_column(key) for key in params]
+    objectives = {metric_column(name, params): i for i, name in enumerate(study.objective)}
+    table: dict[str, list[_Cell]] = {}
+    for name in _chosen(header, columns) or _usual(findings, params, constants.values()):
+        is_shared = name in param_columns or name == header[0]
+        cells = [_cell(name, [cells_of[trial.number][name] for trial in group], is_shared) for group in groups]
+        if objectives.get(name) == 0 and halves:  # after a race the interval is wider
+            cells = _with_halves(cells, halves)
+        best = _best_rows(findings, groups, objectives[name]) if name in objectives else ()
+        table[name.lstrip("+")] = [replace(cell, is_best=i in best) for i, cell in enumerate(cells)]
+    added = _add_constants(table, [cells_of[subject] for subject in constants], header[0])
+    return STYLES[style](table, len(groups) + added)
+
+
+def _group(findings: Findings) -> tuple[list[list[TrialRecord]], list[float]]:
+    """Return the completed trials of each row, best first, and half of each interval if rows are configurations."""
+    configurations = findings.ranking.configurations
+    if not configurations:
+        return [[trial] for trial in findings.top], []
+
+    groups: list[list[TrialRecord]] = []
+    halves: list[float] = []
+    for configuration in configurations:
+        group = [trial for trial in configuration.raced or configuration.rows if trial.result]
+        if group:
+            low, high = replace(configuration, is_fraction=False).interval
+            groups.append(group)
+            halves.append((high - low) / 2)
+    return groups, halves
+
+
+def _chosen(header: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Return the names in the header of the columns that were typed. Raises UserError for an unknown column."""
     names = {name.lstrip("+"): name for name in header}
     if unknown := [column for column in columns if column not in names]:
         raise UserError(f"--columns {','.join(unknown)}: unknown column.\nChoose among {', '.join(names)}")
-    keys = parameters(study.rows)
-    params = [param_column(key) for key in keys]
-    objectives = {metric_column(name, keys): i for i, name in enumerate(study.objective)}
-    seed_column = param_column(ranking.configurations[0].key) if ranking.configurations else None
-    of_constants = dict.fromkeys(metric_column(name, keys) for values in constants.values() for name in values)
-    default = [*(name for name in params if name != seed_column), *objectives, *of_constants]
-    table: dict[str, list[_Cell]] = {}
-    for name in [names[column] for column in columns] or default:
-        is_shared = name in params or name == header[0]
-        cells = [_cell(name, [by_number[trial.number][name] for trial in group], is_shared) for group in groups]
-        if objectives.get(name) == 0 and intervals:  # after a race the interval is wider
-            halves = [(high - low) / 2 for low, high in intervals]
-            pairs = zip(cells, halves, strict=True)
-            cells = [cell if cell.half is None else replace(cell, half=half) for cell, half in pairs]
-        best = _best_rows(findings, groups, objectives[name]) if name in objectives else ()
-        table[name.lstrip("+")] = [replace(cell, is_best=i in best) for i, cell in enumerate(cells)]
-    added = _add_constants(table, [by_number[subject] for subject in constants], header[0])
-    return STYLES[style](table, len(groups) + added)
+    return [names[column] for column in columns]
+
+
+def _usual(findings: Findings, params: Sequence[str], constants: Iterable[Mapping[str, float]]) -> list[str]:
+    """Return the columns without a choice: params but the seed, objectives, and what the constants have."""
+    configurations = findings.ranking.configurations
+    seed = configurations[0].key if configurations else None
+    columns = [param_column(key) for key in params if seed is None or param_column(key) != param_column(seed)]
+    metrics = [*findings.study.objective, *(name for values in constants for name in values)]
+    return [*dict.fromkeys([*columns, *(metric_column(name, params) for name in metrics)])]
+
+
+def _with_halves(cells: Sequence[_Cell], halves: Sequence[float]) -> list[_Cell]:
+    pairs = zip(cells, halves, strict=True)
+    return [cell if cell.half is None else replace(cell, half=half) for cell, half in pairs]
 
 
 def _add_constants(table: Mapping[str, list[_Cell]], rows: Sequence[Mapping[str, Any]], key: str) -> int:

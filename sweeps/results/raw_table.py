@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
@@ -19,7 +19,7 @@ from sweeps.trial.metrics import METRICS
 from sweeps.wording import printable
 
 _COLUMNS = ("trial", "state", *(name.replace("/", "_") for name in COSTS), "gpu_use", "attempts", "error", "folder")
-"""Columns of the table: two before the params and the metrics, the others after them."""
+"""The columns that are neither params nor metrics."""
 _DIRECTIONS = {"loss": "minimize", "accuracy": "maximize"}  # of metrics that are no objectives, by their last word
 
 
@@ -75,34 +75,103 @@ def raw_table(study: StudySnapshot, constants: Mapping[str, Mapping[str, float]]
     metric that trials also return, and `best NAME` the best reported value. `constants` are further rows by their
     names, such as a solution in closed form.
     """
+    constants = constants or {}
     trials = sorted(study.rows, key=attrgetter("number"))
     reported = {trial.number: _read_reported(trial, study) for trial in trials}
     params = parameters(study.rows)
-    metrics = _metrics(trials, reported.values(), (constants or {}).values())
-    metrics = [*study.objective, *(name for name in metrics if name not in study.objective)]
-    finals = _returned_and_reported(study, trials, reported)
-    directions = _directions(study, reported.values())
-    first, last = _COLUMNS[:2], _COLUMNS[2:]
-    names = [metric_column(name, params) for name in metrics]
-    names += [f"final {name}" for name in finals]
-    names += [f"best {name}" for name in directions]
-    table: list[list[Any]] = [[*first, *map(param_column, params), *names, *last]]
+
+    columns = [_Column("trial", attrgetter("number")), _Column("state", lambda trial: str(trial.state))]
+    columns += _param_columns(params)
+    columns += _metric_columns(study, trials, reported, constants.values(), params)
+    columns += _reported_columns(study, trials, reported)
+    columns += _cost_columns(trials)
+
+    table: list[list[Any]] = [[column.title for column in columns]]
     for trial in trials:
-        of_metrics = reported[trial.number]
-        cost = of_trial(trial)
-        row = [trial.number, str(trial.state), *(trial.params.get(name) for name in params)]
-        row += trial.objective or [None] * len(study.objective)
-        for name in metrics[len(study.objective) :]:
-            row.append(trial.metrics.get(name, of_metrics[name].last if name in of_metrics else None))
-        row += [of_metrics[name].last if name in of_metrics else None for name in finals]
-        for name, direction in directions.items():
-            row.append(of_metrics[name].best(direction) if name in of_metrics else None)
-        row += [cost.get(name) for name in COSTS]
-        table.append([*row, trial.gpu_use, len(trial.attempts), trial.error, str(trial.folder)])
-    for subject, values in (constants or {}).items():
-        columns = {metric_column(name, params): value for name, value in values.items()}
-        table.append([subject, *(columns.get(name) for name in table[0][1:])])
+        table.append([column.cell(trial) for column in columns])
+    for subject, values in constants.items():
+        by_title = {metric_column(name, params): value for name, value in values.items()}
+        table.append([subject, *(by_title.get(column.title) for column in columns[1:])])
     return table
+
+
+@dataclass(frozen=True)
+class _Column:
+    title: str
+    cell: Callable[[TrialRecord], Any]
+
+
+def _param_columns(params: Sequence[str]) -> list[_Column]:
+    def column(param: str) -> _Column:
+        return _Column(param_column(param), lambda trial: trial.params.get(param))
+
+    return [column(param) for param in params]
+
+
+def _metric_columns(
+    study: StudySnapshot,
+    trials: Sequence[TrialRecord],
+    reported: Mapping[int, Mapping[str, _Reported]],
+    constants: Iterable[Mapping[str, float]],
+    params: Sequence[str],
+) -> list[_Column]:
+    """Return a column for each metric, the objectives first."""
+
+    def objective(position: int, name: str) -> _Column:
+        return _Column(
+            metric_column(name, params), lambda trial: trial.objective[position] if trial.objective else None
+        )
+
+    def metric(name: str) -> _Column:
+        def cell(trial: TrialRecord) -> float | None:
+            last = reported[trial.number].get(name)
+            return trial.metrics.get(name, last.last if last else None)
+
+        return _Column(metric_column(name, params), cell)
+
+    columns = [objective(position, name) for position, name in enumerate(study.objective)]
+    names = _metrics(trials, reported.values(), constants)
+    return columns + [metric(name) for name in names if name not in study.objective]
+
+
+def _reported_columns(
+    study: StudySnapshot, trials: Sequence[TrialRecord], reported: Mapping[int, Mapping[str, _Reported]]
+) -> list[_Column]:
+    """Return the columns of the last values, and of the best ones."""
+
+    def final(name: str) -> _Column:
+        def cell(trial: TrialRecord) -> float | None:
+            values = reported[trial.number].get(name)
+            return values.last if values else None
+
+        return _Column(f"final {name}", cell)
+
+    def best(name: str, direction: str) -> _Column:
+        def cell(trial: TrialRecord) -> float | None:
+            values = reported[trial.number].get(name)
+            return values.best(direction) if values else None
+
+        return _Column(f"best {name}", cell)
+
+    columns = [final(name) for name in _returned_and_reported(study, trials, reported)]
+    directions = _directions(study, reported.values())
+    return columns + [best(name, direction) for name, direction in directions.items()]
+
+
+def _cost_columns(trials: Sequence[TrialRecord]) -> list[_Column]:
+    """Return the columns of what a trial cost, and of how it ended."""
+    costs = {trial.number: of_trial(trial) for trial in trials}
+
+    def cost(name: str) -> _Column:
+        return _Column(name.replace("/", "_"), lambda trial: costs[trial.number].get(name))
+
+    return [
+        *(cost(name) for name in COSTS),
+        _Column("gpu_use", attrgetter("gpu_use")),
+        _Column("attempts", lambda trial: len(trial.attempts)),
+        _Column("error", attrgetter("error")),
+        _Column("folder", lambda trial: str(trial.folder)),
+    ]
 
 
 def _metrics(
