@@ -83,23 +83,40 @@ def _request_retries(study: StudySnapshot, retry: str, trials: str) -> None:
     """Request to retry the trials in the states `retry`; with `trials`, only these numbers. Raises UserError."""
     from sweeps.study.requests import request_retries
 
-    states = retry.replace(" ", "").split(",")
-    if wrong := [state for state in states if state not in _RETRIED]:
-        raise UserError(
-            f"--retry {wrong[0]}: not a state that can be retried.\n"
-            f"Choose among {', '.join(_RETRIED)}, as in --retry failed,lost"
-        )
-    if not all(word.strip().isdecimal() for word in trials.split(",") if trials):
-        raise UserError(f"--trials {trials}: not a list of trial numbers.\nType numbers, as in --trials 3,7")
-    typed = {int(word) for word in trials.split(",") if trials}
-    ended = {trial.number: trial.state.value for trial in study.rows if not trial.unknown}
-    matching = [number for number, state in ended.items() if state in states]
-    numbers = [number for number in matching if not typed or number in typed]
-    if not numbers or not typed.issubset(numbers):
-        counts = ", ".join(f"{[*ended.values()].count(state)} {state}" for state in _RETRIED)
-        hint = f"\nChoose among: --trials {','.join(map(str, matching))}" if matching else ""
-        raise UserError(f"study {study.name} has no such trials to retry. It has: {counts}{hint}")
+    numbers = _numbers_to_retry(study, _states(retry), _typed_numbers(trials))
     if process := holder(study.folder / "driver.lock"):
         stop_line = definition.sweeps_line("stop", study.folder)
         raise UserError(f"study {study.name} is being run by {process}.\nStop it first: {stop_line}")
     request_retries(study.folder, numbers)
+
+
+def _states(retry: str) -> list[str]:
+    """Return the states that were typed. Raises UserError for one that cannot be retried."""
+    states = retry.replace(" ", "").split(",")
+    for state in states:
+        if state not in _RETRIED:
+            choices = f"Choose among {', '.join(_RETRIED)}, as in --retry failed,lost"
+            raise UserError(f"--retry {state}: not a state that can be retried.\n{choices}")
+    return states
+
+
+def _typed_numbers(trials: str) -> set[int]:
+    """Return the numbers of trials that were typed; none for all trials. Raises UserError for other words."""
+    words = trials.split(",") if trials else []
+    if not all(word.strip().isdecimal() for word in words):
+        raise UserError(f"--trials {trials}: not a list of trial numbers.\nType numbers, as in --trials 3,7")
+    return {int(word) for word in words}
+
+
+def _numbers_to_retry(study: StudySnapshot, states: Sequence[str], typed: set[int]) -> list[int]:
+    """Return the trials to retry. Raises UserError if there are none, or if one that was typed has another state."""
+    state_of = {trial.number: trial.state.value for trial in study.rows if not trial.unknown}
+    matching = [number for number, state in state_of.items() if state in states]
+    numbers = [number for number in matching if not typed or number in typed]
+    if numbers and typed.issubset(numbers):
+        return numbers
+
+    ended = list(state_of.values())
+    counts = ", ".join(f"{ended.count(state)} {state}" for state in _RETRIED)
+    hint = f"\nChoose among: --trials {','.join(map(str, matching))}" if matching else ""
+    raise UserError(f"study {study.name} has no such trials to retry. It has: {counts}{hint}")

@@ -174,28 +174,35 @@ class _Panel:
     limits: Mapping[str, Any]  # range of the y axis; empty for the range of the lines
 
     def draw(self, among: Sequence[TrialRecord], most: int) -> Figure | None:
+        """Return the figure; None if no curve has two points."""
         trials, note = self.source.select(most, among)
         own_lines: dict[int, dict[str, Any]] = {}
         if len(trials) <= _MOST_IN_LEGEND:
             own_lines = {trial.number: drawing.series_line(i) for i, trial in enumerate(trials)}
+
         lines: list[Trace] = []
         ends: list[Trace] = []
         for i, metric in enumerate(self.metrics):
             reporting = [trial for trial in trials if _metrics_of(self.source, trial, [metric])]
-            for kind, group in self.source.group_by_kind(reporting).items():
-                ordered = group
-                if kind == "completed":
-                    ordered = sorted(group, key=self.source.rank, reverse=True)
-                curves = [self._curve(trial, metric) for trial in ordered]
-                for trial, curve in zip(ordered, curves, strict=True):
+            for kind, group in self._by_kind(reporting).items():
+                curves = [self._curve(trial, metric) for trial in group]
+                for trial, curve in zip(group, curves, strict=True):
                     style = own_lines.get(trial.number) or drawing.line_style(self.source, kind, trial)
                     lines.append(self._line(trial, kind, curve, style, i, bool(own_lines)))
-                ends.append(self._ends(kind, ordered, curves, own_lines))
+                ends.append(self._ends(kind, group, curves, own_lines))
         if max((len(line["x"]) for line in lines), default=0) < 2:
             return None
+
         height = 380 + 20 * len(own_lines)
         note = f"{note} {self.scale.note}".strip()
         return drawing.make_figure([*lines, *ends], height, note, **self._layout(lines, note, bool(own_lines)))
+
+    def _by_kind(self, trials: Sequence[TrialRecord]) -> dict[str, Sequence[TrialRecord]]:
+        """Return the trials by their kind, the best completed one last, so that it is drawn over the others."""
+        groups: dict[str, Sequence[TrialRecord]] = {**self.source.group_by_kind(trials)}
+        if "completed" in groups:
+            groups["completed"] = sorted(groups["completed"], key=self.source.rank, reverse=True)
+        return groups
 
     def _curve(self, trial: TrialRecord, metric: str) -> Curve:
         """Return the places of the metric's values over the quantity of the x axis."""

@@ -21,35 +21,51 @@ _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 def set_axis(axes: Any, name: str, axis: dict[str, Any]) -> None:
     """Set the title, the scale, the range and the ticks of the axis `x` or `y`."""
-    from matplotlib.ticker import LogLocator, MultipleLocator
-
+    drawn = getattr(axes, f"{name}axis")
     if labels := [*map(plain, axis.get("categoryarray", []))]:
-        getattr(axes, f"{name}axis").update_units(labels)
-        axes.tick_params("x", rotation=90 * (name == "x" and len("  ".join(labels)) > _LABEL))
-    options: dict[str, Any] = {}
+        drawn.update_units(labels)
+        if name == "x" and len("  ".join(labels)) > _LABEL:
+            axes.tick_params("x", rotation=90)
     if title := axis.get("title", {}).get("text"):
-        options[f"{name}label"] = textwrap.fill(plain(title), _LABEL)
-    if axis.get("type") == "log":
-        options[f"{name}scale"] = "log"
-    if limits := axis.get("range"):
-        options[f"{name}lim"] = [10**end for end in limits] if axis.get("type") == "log" else limits
-    axes.set(**options)
-    if axis.get("type") == "log":
-        getattr(axes, f"{name}axis").set_major_formatter(lambda value, _: f"{value:g}")
-        getattr(axes, f"{name}axis").set_minor_formatter(lambda *_: "")
-    if "dtick" in axis and axis["dtick"] <= 1:  # because matplotlib's own ticks are good for larger steps
-        is_log = axis.get("type") == "log"
-        locator = LogLocator(10 ** axis["dtick"]) if is_log else MultipleLocator(axis["dtick"])
-        getattr(axes, f"{name}axis").set_major_locator(locator)
-    if "ticktext" in axis and axis.get("type") != "category":
-        getattr(axes, f"set_{name}ticks")(axis["tickvals"], [*map(plain, axis["ticktext"])])
-    if axis.get("tickformat") == ".0%":
-        getattr(axes, f"{name}axis").set_major_formatter(lambda value, _: f"{value:.0%}")
+        axes.set(**{f"{name}label": textwrap.fill(plain(title), _LABEL)})
+
+    _set_scale(axes, name, axis)
+    _set_ticks(axes, name, axis)
+
     if axis.get("side") == "top":
         _label_on_top(axes, axis["ticktext"])
     if axis.get("visible") is False:
-        getattr(axes, f"{name}axis").set_visible(False)
+        drawn.set_visible(False)
         axes.spines[:].set_visible(False)
+
+
+def _set_scale(axes: Any, name: str, axis: dict[str, Any]) -> None:
+    """Set whether an axis is logarithmic, and its range."""
+    is_log = axis.get("type") == "log"
+    limits = axis.get("range")
+    if is_log:
+        axes.set(**{f"{name}scale": "log"})
+    if limits:
+        axes.set(**{f"{name}lim": [10**end for end in limits] if is_log else limits})
+    if is_log:
+        drawn = getattr(axes, f"{name}axis")
+        drawn.set_major_formatter(lambda value, _: f"{value:g}")
+        drawn.set_minor_formatter(lambda *_: "")
+
+
+def _set_ticks(axes: Any, name: str, axis: dict[str, Any]) -> None:
+    """Set the places of the ticks of an axis, and their labels."""
+    from matplotlib.ticker import LogLocator, MultipleLocator
+
+    drawn = getattr(axes, f"{name}axis")
+    step = axis.get("dtick")
+    if step is not None and step <= 1:  # because matplotlib's own ticks are good for larger steps
+        is_log = axis.get("type") == "log"
+        drawn.set_major_locator(LogLocator(10**step) if is_log else MultipleLocator(step))
+    if "ticktext" in axis and axis.get("type") != "category":
+        getattr(axes, f"set_{name}ticks")(axis["tickvals"], [*map(plain, axis["ticktext"])])
+    if axis.get("tickformat") == ".0%":
+        drawn.set_major_formatter(lambda value, _: f"{value:.0%}")
 
 
 def _label_on_top(axes: Any, names: Sequence[str]) -> None:
