@@ -16,7 +16,7 @@ from sweeps.record.followed import source
 from sweeps.settings import SlurmLauncherConf, suggest_setting
 from sweeps.study.near import advise_key, keys, near_choice, near_key
 from sweeps.study.shell_words import join_split, sweep_flag
-from sweeps.study.units import UNITS, advise_number, unit_of
+from sweeps.study.units import UNITS, advise_number, in_unit_of, unit_of
 
 CONDITIONS = "hydra.sweeper.conditional_params"
 _GRAMMAR = (
@@ -112,25 +112,30 @@ def _explain_value(word: str, problem: str, config: DictConfig) -> str:
 
 
 def _explain_key(key: str, to_add: str, config: DictConfig) -> str:
+    """Return that a key is not in the configuration, or is there in another way, and what to type."""
+    value = to_add.partition("=")[2]
     if key not in keys(config):
-        value = to_add.partition("=")[2]
-        closed = key.startswith(("hydra.launcher.", "hydra.sweeper.")) and "param" not in key
-        add = "" if closed else f"\nTo add a new key: {shlex.quote(to_add)}"
         choices = OmegaConf.select(config, "hydra.runtime.choices", default={})
         chosen = [f" with {group}={choice}" for group, choice in choices.items() if key.startswith(f"{group}.")]
-        if key in ("sweeper", "launcher"):
-            advice = f"\nType: {sweep_flag(sys.argv)}hydra/{key}={shlex.quote(value)}"
-        elif advice := _advise_section(key, config):
-            word = re.split("[./]", key)[-1]
-            advice = advice.replace(f"{word}=...", f"{word}={shlex.quote(value)}")  # not of another tool's name
-        elif near := near_key(key, config):
-            as_typed = f"Type: {shlex.quote(f'{near}={value}')}"
-            in_unit = advise_number(near, value, whole=False) if unit_of(near) else ""
-            advice = f" Did you mean '{near}'?\n{in_unit or as_typed}"
-        return f"'{key}' is not in the configuration{''.join(chosen)}.{advice or advise_key(key, config) + add}"
-    if to_add.partition("=")[2].startswith("{"):
+        return f"'{key}' is not in the configuration{''.join(chosen)}.{_advise_missing(key, value, to_add, config)}"
+    if value.startswith("{"):
         return f"'{key}' is in the configuration, without these parts\nTo add them: {shlex.quote(to_add)}"
     return f"'{key}' is not in the configuration. Another typed value replaces its section\nRemove one of the two"
+
+
+def _advise_missing(key: str, value: str, to_add: str, config: DictConfig) -> str:
+    """Return what to type in place of a key that is not in the configuration."""
+    if key in ("sweeper", "launcher"):
+        return f"\nType: {sweep_flag(sys.argv)}hydra/{key}={shlex.quote(value)}"
+    if advice := _advise_section(key, config):
+        word = re.split("[./]", key)[-1]
+        return advice.replace(f"{word}=...", f"{word}={shlex.quote(in_unit_of(word, value))}")  # not of another tool
+    if near := near_key(key, config):
+        word = f"{near}={in_unit_of(near, value)}"
+        return f" Did you mean '{near}'?\nType: {shlex.quote(word)}"
+    is_closed = key.startswith(("hydra.launcher.", "hydra.sweeper.")) and "param" not in key
+    add = "" if is_closed else f"\nTo add a new key: {shlex.quote(to_add)}"
+    return advise_key(key, config) + add
 
 
 def _explain_double(key: str, to_set: str) -> str:

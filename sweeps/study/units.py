@@ -33,6 +33,12 @@ def advise_number(key: str, text: str, whole: bool) -> str:
     return "" if number is None else f"Type: {shlex.quote(f'{key}={_written(number, whole)}')}"
 
 
+def in_unit_of(key: str, text: str) -> str:
+    """Return the text of a value in the unit that the name of its key has, if the value has another one."""
+    number = _number(unit_of(key), text, whole=False) if unit_of(key) else None
+    return text if number is None else _written(number, whole=False)
+
+
 def _number(unit: str, text: str, whole: bool) -> float | None:
     """Return the number in the unit of its key; None if the text is no number, or has another kind of unit."""
     if unit == "gb":
