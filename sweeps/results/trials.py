@@ -58,7 +58,7 @@ class _MetricsFile:
             self.clear()
         for line in lines.values:
             self.first_time = self.first_time or line.time
-            elapsed_s = round(costs.seconds_between(self.first_time, line.time, pauses), 2)
+            elapsed_s = round(costs.seconds_between(self.first_time, line.time, pauses), 3)
             _append(self.seconds, line.step, elapsed_s)
             for name in _few(line.metrics, objective):
                 curve = self.curves.setdefault(name, ([], []))
