@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 
 import trainers.config.schema  # noqa: F401 - registers the schema that conf/config.yaml starts from
 from sweeps.app import answer_mistakes, run
-from sweeps.hydra_parts import VERSION_BASE
+from sweeps.hydra.parts import VERSION_BASE
 from sweeps.trial import Trial
 
 

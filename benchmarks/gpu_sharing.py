@@ -20,7 +20,7 @@ import hydra
 from hydra.core.config_store import ConfigStore
 from side_by_side import ROOT, spread
 
-from sweeps.launchers.machine import visible_gpus
+from sweeps.launchers.local.machine import visible_gpus
 from sweeps.trial import Trial, current_trial
 
 ROUNDS, TRIALS, WAYS = 3, 8, (1, 4)

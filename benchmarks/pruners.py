@@ -23,7 +23,7 @@ import yaml
 from asked import DEFAULT, Asked
 from side_by_side import ROOT, machine
 
-from sweeps.settings import SweeperConf
+from sweeps.hydra.settings import SweeperConf
 
 TRIALS = 60
 GROUP = "hydra/sweeper/pruner"

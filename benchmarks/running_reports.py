@@ -23,7 +23,7 @@ from pairs import difference
 from pruners import table
 from side_by_side import machine
 
-from sweeps.settings import SweeperConf
+from sweeps.hydra.settings import SweeperConf
 
 TRIALS, AT_A_TIME, COUNTS = 60, 8, (15, 20, 25, 30, 40, 60)
 

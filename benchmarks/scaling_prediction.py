@@ -1,4 +1,4 @@
-"""How far the forecasts of sweeps/results/prediction.py are from what was measured, on the published tables in
+"""How far the forecasts of sweeps/show/figures/prediction.py are from what was measured, on the published tables in
 tests/data: each count told by all the others, the largest by the two smallest, and how many are in their 90% interval.
 
     python benchmarks/scaling_prediction.py [table.csv ...]
@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sweeps.results.prediction import AMDAHL, TIMES, Form, forecast
-from sweeps.results.scaling_table import read_samples
+from sweeps.show.figures.prediction import AMDAHL, TIMES, Form, forecast
+from sweeps.show.print.scaling_table import read_samples
 
 DATA = Path(__file__).parents[1] / "tests" / "data"
 WAYS: dict[str, list[Form]] = {

@@ -21,7 +21,7 @@ import optuna
 from asked import DEFAULT, Asked
 from tables import Point, Task, simulated
 
-from sweeps.settings import SweeperConf
+from sweeps.hydra.settings import SweeperConf
 
 TRIALS = 60
 HEBO_PYTHON = os.environ.get("HEBO_PYTHON")

@@ -5,8 +5,8 @@ import re
 from dataclasses import MISSING, Field, fields
 from typing import Any
 
-from sweeps import settings
-from sweeps.study.help import descriptions
+from sweeps.hydra import settings
+from sweeps.study.plan.help import descriptions
 
 _MARK = re.compile(r"^<!-- settings (\w+) -->$", re.MULTILINE)
 _FOREIGN_SCRIPT = "https://unpkg.com/iframe-worker/shim"  # by which the search works without a server

@@ -5,15 +5,15 @@ import sys
 
 import typer
 
-from sweeps import neighbours
+from sweeps.base.errors import ExitCode, UserError
+from sweeps.base.streams import open_closed_streams
+from sweeps.base.wording import printable
 from sweeps.commands import app, best, bundle, compare, exclude, init, listing, remove, reports, resume, stop, ui
 from sweeps.commands.disk_errors import explain
 from sweeps.commands.usage import UsageError, explain_usage
-from sweeps.errors import ExitCode, UserError
-from sweeps.results.console import SafeConsole
-from sweeps.results.terminal import escape_unencodable
-from sweeps.streams import open_closed_streams
-from sweeps.wording import printable
+from sweeps.hydra import neighbours
+from sweeps.show.terminal.console import SafeConsole
+from sweeps.show.terminal.lines import escape_unencodable
 
 # All modules are imported, because each adds its commands to the app.
 __all__ = ["best", "bundle", "compare", "exclude", "init", "listing", "main", "remove", "reports", "resume", "stop"]

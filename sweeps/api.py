@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from sweeps.errors import UserError
+from sweeps.after.best import choose_trial
+from sweeps.after.refit import folders
+from sweeps.base.errors import UserError
 from sweeps.record.definition import Definition, find, sweeps_line
-from sweeps.record.grammar import space_of
 from sweeps.record.study import StudySnapshot, parameters, result_of
 from sweeps.record.trial_config import read_values
-from sweeps.results.raw_table import raw_table
-from sweeps.results.terminal import relative_path, tally
-from sweeps.study.best import choose_trial
-from sweeps.study.reading import read_study
-from sweeps.study.refit import folders
-from sweeps.trial import facts
+from sweeps.show.raw_table import raw_table
+from sweeps.show.terminal.lines import relative_path, tally
+from sweeps.space.grammar import space_of
+from sweeps.study.folder.reading import read_study
 from sweeps.trial.folder import TrialFolder
+from sweeps.trial.machine import facts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,7 +129,7 @@ class Study:
     def figures(self) -> "dict[str, Figure]":
         """Return the figures of the report, by their titles."""
         from sweeps.choose.sampler.importance import with_importance
-        from sweeps.results.figures import build_plotly_figures
+        from sweeps.show.figures.figures import build_plotly_figures
 
         return build_plotly_figures(with_importance(self.snapshot, space_of(self.definition.parameters)))
 

@@ -22,9 +22,12 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
-from sweeps.errors import ExitCode, UserError
-from sweeps.files import CorruptFile
-from sweeps.hydra_parts import (
+from sweeps.base.errors import ExitCode, UserError
+from sweeps.base.files import CorruptFile
+from sweeps.base.secrets import refuse_typed
+from sweeps.base.signals import on_signals
+from sweeps.hydra.mistakes import explain, explain_lacking
+from sweeps.hydra.parts import (
     VERSION_BASE,
     let_hydra_raise,
     refused_words,
@@ -32,20 +35,18 @@ from sweeps.hydra_parts import (
     shows_traceback,
     typed_words,
 )
-from sweeps.launchers.machine import Machine
+from sweeps.hydra.settings import SINGLE_RUN_SETTINGS, LocalLauncherConf, SweeperConf, read
+from sweeps.hydra.shell_words import explain_flag, explain_order
+from sweeps.launchers.local.machine import Machine
 from sweeps.record.study import StudySnapshot, TrialRecord, read_state
-from sweeps.secrets import refuse_typed
-from sweeps.settings import SINGLE_RUN_SETTINGS, LocalLauncherConf, SweeperConf, read
-from sweeps.signals import on_signals
-from sweeps.study import notify
-from sweeps.study.compose import check, describe_unread, processes, refuse_conflicts
-from sweeps.study.mistakes import explain, explain_lacking
-from sweeps.study.shell_words import explain_flag, explain_order
-from sweeps.trial import MissingObjective, Trial, current_trial, facts, objective_of
+from sweeps.study.plan.compose import check, describe_unread, processes, refuse_conflicts
+from sweeps.study.run import notify
+from sweeps.trial import MissingObjective, Trial, current_trial, objective_of
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Point, State
-from sweeps.trial.process import outcome_of_error, outcome_of_return
-from sweeps.trial.system_metrics import sampling
+from sweeps.trial.machine import facts
+from sweeps.trial.machine.system_metrics import sampling
+from sweeps.trial.run.process import outcome_of_error, outcome_of_return
 from sweeps.trial.times import now
 
 Task = Callable[[DictConfig, Trial], Any]
@@ -195,7 +196,7 @@ def _single_runs(folder: Path) -> list[TrialRecord]:
 def _tracked(
     settings: SweeperConf, study: StudySnapshot, trial: TrialRecord, overrides: Sequence[str]
 ) -> Iterator[None]:
-    from sweeps.results import report
+    from sweeps.show.page import report
     from sweeps.tracking.tracker import Tracker  # here, because MLflow takes two seconds to import
 
     tracker = Tracker(settings.tracking_uri, settings.experiment, study)

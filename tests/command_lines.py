@@ -21,7 +21,7 @@ from hydra.core.hydra_config import HydraConfig
 
 from sweeps.record import definition
 from sweeps.record.study import TrialRecord
-from sweeps.study.reading import read_study
+from sweeps.study.folder.reading import read_study
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome
 from tests.warm import Running

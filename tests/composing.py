@@ -8,7 +8,7 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, open_dict
 
 import trainers.config.schema  # noqa: F401 - registers the schema that conf/config.yaml starts from
-from sweeps.study.compose import Composer
+from sweeps.study.plan.compose import Composer
 
 CONF = Path(__file__).parents[1] / "conf"
 

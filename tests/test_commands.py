@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from sweeps import __main__ as commands
+from sweeps.base.files import Lock
 from sweeps.commands import read
-from sweeps.files import Lock
 from sweeps.record.writer import Record
 from sweeps.trial.job import Outcome, State
 from tests import command_lines as lines

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from sweeps import files
-from sweeps.files import (
+from sweeps.base import files
+from sweeps.base.files import (
     CorruptFile,
     Lines,
     Lock,

@@ -10,10 +10,11 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from sweeps.foreign_settings import adopt
-from sweeps.record import definition, plain
+from sweeps.hydra import plain
+from sweeps.hydra.foreign_settings import adopt
+from sweeps.hydra.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf, read
+from sweeps.record import definition
 from sweeps.record.trial_config import read_values
-from sweeps.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf, read
 from tests import command_lines as lines
 from tests.command_lines import APPS
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import neighbours
+from sweeps.hydra import neighbours
 from tests.command_lines import run, sweeps
 
 

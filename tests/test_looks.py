@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweeps import looks
+from sweeps.base import looks
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.files import holder
+from sweeps.base.files import holder
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 from tests import command_lines as lines

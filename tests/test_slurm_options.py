@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from sweeps.launchers.slurm.request import request
-from sweeps.settings import SlurmLauncherConf
-from sweeps.slurm_options import options_of_sbatch, options_of_srun
+from sweeps.hydra.settings import SlurmLauncherConf
+from sweeps.hydra.slurm_options import options_of_sbatch, options_of_srun
+from sweeps.launchers.slurm.script.request import request
 
 
 @pytest.mark.parametrize(

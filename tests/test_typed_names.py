@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from sweeps.hydra_functions import extend_grammar
+from sweeps.hydra.functions import extend_grammar
 
 extend_grammar()
 

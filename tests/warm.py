@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 
-_IMPORTED = ("numpy", "optuna", "rich.live", "rich.table", "typer", "yaml", "sweeps.app", "sweeps.study.driver")
+_IMPORTED = ("numpy", "optuna", "rich.live", "rich.table", "typer", "yaml", "sweeps.app", "sweeps.study.run.driver")
 _IMPORTED += ("mlflow.tracking", "mlflow.store.tracking.sqlalchemy_store")
 _IMPORTED += ("sklearn.ensemble",)  # the last second of a search
 _start, _servers = Lock(), list[tuple["subprocess.Popen[bytes]", socket.socket]]()

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweeps.trial import RankLost, World
-from sweeps.trial import gpus as trial_gpus
+from sweeps.trial.machine import gpus as trial_gpus
 from trainers import quiet_tensorflow
 
 _PACK_BYTES = 4 << 20  # because large gradients are sent faster in pieces

@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 
 import psutil
 
-from sweeps.trial import memory
+from sweeps.trial.machine import memory
 
 Result = TypeVar("Result")
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from sweeps.choose import Changes, Next, Proposal
 from sweeps.choose.out_of_memory import OutOfMemory
 from sweeps.record.narrowed import narrow
-from sweeps.record.space import SearchSpace, canonical
 from sweeps.record.study import By, StudySnapshot
+from sweeps.space.space import SearchSpace, canonical
 from sweeps.trial.job import Point
 
 

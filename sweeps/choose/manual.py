@@ -18,21 +18,21 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
+from sweeps.base.errors import UserError
+from sweeps.base.files import MALFORMED, CorruptFile, quarantine, read_json, write_whole
+from sweeps.base.wording import point_text
 from sweeps.choose import Changes, Next, Proposal
 from sweeps.choose.repeats import Seeds
-from sweeps.errors import UserError
-from sweeps.files import MALFORMED, CorruptFile, quarantine, read_json, write_whole
 from sweeps.record.definition import Definition
-from sweeps.record.exclusion import Excluded
 from sweeps.record.extension import user_name
-from sweeps.record.grammar import point_of
-from sweeps.record.space import SearchSpace, canonical
 from sweeps.record.study import Added, By, StudySnapshot, TrialRecord
+from sweeps.space.exclusion import Excluded
+from sweeps.space.grammar import point_of
+from sweeps.space.space import SearchSpace, canonical
 from sweeps.trial.folder import AttemptFolder, TrialFolder
 from sweeps.trial.job import Point, State
 from sweeps.trial.times import parse_time
 from sweeps.trial.well_typed import check_point
-from sweeps.wording import point_text
 
 _FOLDER = "added"
 _MOST_BYTES = 1_000_000  # of a request

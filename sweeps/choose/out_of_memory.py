@@ -7,10 +7,10 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from sweeps.base.errors import UserError
 from sweeps.choose import Changes
-from sweeps.errors import UserError
-from sweeps.record.space import canonical
 from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.space.space import canonical
 from sweeps.trial.job import Point, State
 
 _AXIS = re.compile(r"([\w.]+)(?:/([\w.]+))?")

@@ -6,9 +6,9 @@ from heapq import nlargest
 from itertools import islice
 from operator import itemgetter
 
-from sweeps.record.exclusion import Excluded, is_same
 from sweeps.record.narrowed import narrow
-from sweeps.record.space import Choice, Interval, Parameter, SearchSpace, canonical
+from sweeps.space.exclusion import Excluded, is_same
+from sweeps.space.space import Choice, Interval, Parameter, SearchSpace, canonical
 from sweeps.trial.job import Point, Value
 
 _MOST_COMPARED, _MOST_FRACTIONS = 10_000, 300  # points to compare with; of a space with fractions

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from sweeps.analysis.comparison import race
+from sweeps.analysis.configurations import Configuration, by_configuration, candidates
+from sweeps.base.wording import counted
 from sweeps.choose import Changes, Next, Proposal
 from sweeps.choose.repeats import Seeds
-from sweeps.record.comparison import race
-from sweeps.record.configurations import Configuration, by_configuration, candidates
 from sweeps.record.study import By, StudySnapshot, TrialRecord
-from sweeps.wording import counted
 
 
 @dataclass

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 
 from omegaconf import DictConfig, OmegaConf
 
+from sweeps.analysis.comparison import FIRST_TEST
+from sweeps.base.errors import UserError
 from sweeps.choose import Changes, Next, Proposal
-from sweeps.errors import UserError
-from sweeps.record.comparison import FIRST_TEST
-from sweeps.record.space import Choice, SearchSpace, is_grid
+from sweeps.hydra.settings import SweeperConf
 from sweeps.record.study import By, StudySnapshot, TrialRecord
-from sweeps.settings import SweeperConf
+from sweeps.space.space import Choice, SearchSpace, is_grid
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,15 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from sweeps.errors import UserError
-from sweeps.files import CorruptFile, read_json, write_whole
+from sweeps.analysis.configurations import by_configuration
+from sweeps.base.errors import UserError
+from sweeps.base.files import CorruptFile, read_json, write_whole
+from sweeps.base.wording import counted
+from sweeps.hydra.settings import SweeperConf
 from sweeps.record import definition, place
-from sweeps.record.configurations import by_configuration
-from sweeps.record.space import SearchSpace, canonical, is_grid, text_of
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.settings import SweeperConf
+from sweeps.space.space import SearchSpace, canonical, is_grid, text_of
 from sweeps.trial.job import Point, State
-from sweeps.wording import counted
 
 _FILE = "learned.json"
 _LEARNED = {State.COMPLETED, State.PRUNED, State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY}

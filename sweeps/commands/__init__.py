@@ -12,17 +12,17 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from sweeps.base.errors import UserError
+from sweeps.base.files import holder
 from sweeps.choose import manual
-from sweeps.errors import UserError
-from sweeps.files import holder
-from sweeps.launchers.slurm import driver_chain
-from sweeps.launchers.slurm.listing import JobInfo
+from sweeps.hydra.followed import resolved
+from sweeps.launchers.slurm.follow.listing import JobInfo
 from sweeps.launchers.slurm.queue import living_jobs
+from sweeps.launchers.slurm.trials import driver_chain
 from sweeps.record import definition
 from sweeps.record.definition import Definition
-from sweeps.record.followed import resolved
 from sweeps.record.study import StudySnapshot
-from sweeps.results.console import SafeConsole, visible
+from sweeps.show.terminal.console import SafeConsole, visible
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -65,7 +65,7 @@ Root = Annotated[Path, typer.Option(help="folder that contains the studies")]
 
 def read(name: str, root: Path) -> tuple[StudySnapshot, Definition]:
     """Return the study of this name in `root`. Raises UserError if the study does not exist or cannot be read."""
-    from sweeps.study.reading import read_study
+    from sweeps.study.folder.reading import read_study
 
     folder, definition_ = definition.find(name, root)
     return read_study(folder, definition_), definition_

@@ -23,7 +23,7 @@ def best(
 
     For several objectives, print the Pareto front.
     """
-    from sweeps.study import best as best_trial
+    from sweeps.after import best as best_trial
 
     study, definition = read(name, root)
     front = study.pareto_front() if trial is None else []
@@ -53,7 +53,7 @@ def refit(
     all_data: Annotated[bool, typer.Option("--all-data", help="train on the validation data, too")] = False,
 ) -> None:
     """Train the best trial again and register its model in MLflow."""
-    from sweeps.study import best, refit
+    from sweeps.after import best, refit
     from sweeps.tracking.registry import register
 
     study, definition = read(name, root)

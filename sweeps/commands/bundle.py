@@ -12,11 +12,11 @@ from typing import Annotated
 import typer
 
 import sweeps
+from sweeps.base.errors import ExitCode, UserError
+from sweeps.base.wording import counted, text
 from sweeps.commands import MULTIRUN, Name, Root, check_output, command, console, read
-from sweeps.errors import ExitCode, UserError
-from sweeps.record.space import canonical
 from sweeps.record.study import StudySnapshot
-from sweeps.wording import counted, text
+from sweeps.space.space import canonical
 
 _MOST = 10  # packages and trials that are shown
 Output = Annotated[Path | None, typer.Option(help="zip file to write; default: NAME.zip")]
@@ -28,12 +28,12 @@ Folder = Annotated[Path | None, typer.Option(help="folder to unpack to; default:
 @command("bundle")
 def pack(name: Name, root: Root = MULTIRUN, output: Output = None) -> None:
     """Pack a study's results, code and config into a zip file."""
-    from sweeps.results import report
-    from sweeps.results.findings import Findings
-    from sweeps.results.methods import describe_methods
-    from sweeps.results.picture import write_figures
-    from sweeps.results.tables import HTML
-    from sweeps.study import bundle
+    from sweeps.after import bundle
+    from sweeps.show.figures.picture import write_figures
+    from sweeps.show.findings import Findings
+    from sweeps.show.methods import describe_methods
+    from sweeps.show.page import report
+    from sweeps.show.tables import HTML
 
     study, definition = read(name, root)
     output = output or Path(f"{study.name}.zip")
@@ -56,7 +56,7 @@ def reproduce(file: Bundle, overrides: Overrides = None, folder: Folder = None) 
 
     The study runs the code in the bundle.
     """
-    from sweeps.study import bundle
+    from sweeps.after import bundle
 
     if not file.is_file():
         raise UserError(f"{file}: there is no such file.\nMake a bundle from a study: python -m sweeps bundle NAME")
@@ -98,7 +98,7 @@ def _find_new(name: str, folder: Path) -> StudySnapshot:
 
 def _show_comparison(before: StudySnapshot, now: StudySnapshot) -> None:
     """Print the results of the best trials before, and of the same params now."""
-    from sweeps.results.terminal import View
+    from sweeps.show.terminal.lines import View
 
     present = {canonical(trial.params): trial for trial in now.rows if trial.result}
     ranked = before.top()

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from sweeps.base.errors import UserError
+from sweeps.base.files import write_whole
 from sweeps.commands import MULTIRUN, Root, check_output, command, complete_name, console, read
-from sweeps.errors import UserError
-from sweeps.files import write_whole
 from sweeps.record.definition import Definition, locate
 from sweeps.record.study import StudySnapshot
 
@@ -29,8 +29,8 @@ def compare(
     browser: Annotated[bool, typer.Option("--open", help="open the page in a browser, too")] = False,
 ) -> None:
     """Compare studies of one objective on a page."""
-    from sweeps.results import studies, studies_page
-    from sweeps.results.terminal import View
+    from sweeps.show.page import studies, studies_page
+    from sweeps.show.terminal.lines import View
 
     if len(names) < 2:
         raise UserError(f"compare {names[0]}: one study.\nAdd another name: {compare_line(names, root)} NAME")

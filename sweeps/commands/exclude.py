@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
+from sweeps.base.errors import UserError
 from sweeps.choose import manual
 from sweeps.commands import MULTIRUN, Name, Root, command, console, has_driver, read
-from sweeps.errors import UserError
 from sweeps.record.narrowed import narrow
 from sweeps.record.place import resume_line
 
@@ -21,8 +21,8 @@ def exclude(
 
     Trials that have begun go on. The study may be running. Conditions are those of hydra.sweeper.exclude.
     """
-    from sweeps.study.reading import read_space
-    from sweeps.study.typed_space import refuse_narrowing
+    from sweeps.study.folder.reading import read_space
+    from sweeps.study.plan.typed_space import refuse_narrowing
 
     study, definition = read(name, root)
     if definition.search.get("custom_search_space", "None") != "None":

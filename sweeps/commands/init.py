@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from sweeps.base.errors import UserError
 from sweeps.commands import command, console
-from sweeps.errors import UserError
-from sweeps.hydra_parts import VERSION_BASE
+from sweeps.hydra.parts import VERSION_BASE
 
 _PROJECT = Path(__file__).with_name("project")
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="new folder for the project")]

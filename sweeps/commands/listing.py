@@ -8,17 +8,17 @@ from statistics import fmean
 from rich.table import Column, Table
 from rich.text import Text
 
+from sweeps.analysis import configurations
+from sweeps.base.errors import UserError
+from sweeps.base.files import holder
 from sweeps.commands import MULTIRUN, Name, Root, command, console, jobs_of, newest_first, read, store_of
 from sweeps.commands.disk_errors import explain
-from sweeps.errors import UserError
-from sweeps.files import holder
-from sweeps.launchers.slurm import driver_chain
 from sweeps.launchers.slurm.queue import SlurmError
-from sweeps.record import configurations
+from sweeps.launchers.slurm.trials import driver_chain
 from sweeps.record.definition import Definition
 from sweeps.record.place import resume_line
 from sweeps.record.study import StudySnapshot
-from sweeps.results.terminal import relative_path
+from sweeps.show.terminal.lines import relative_path
 from sweeps.trial.job import State
 
 
@@ -71,7 +71,7 @@ def status(name: Name, root: Root = MULTIRUN) -> None:
     Print the number of trials by state, the running trials, why queued trials do not start, the best trials, and the
     errors of failed trials.
     """
-    from sweeps.results.status import show_status
+    from sweeps.show.terminal.status import show_status
 
     study, definition_ = read(name, root)
     driver, next_driver = _describe_drivers(study.folder)
@@ -85,7 +85,7 @@ def status(name: Name, root: Root = MULTIRUN) -> None:
 
 def _say_what_is_left(study: StudySnapshot, definition_: Definition) -> None:
     """Print how to resume a study without a driver, and how to retry its failed trials."""
-    from sweeps.study.closing import retry_lines
+    from sweeps.study.run.closing import retry_lines
 
     if study.over() < (study.total or 0):
         if (log := study.folder / driver_chain.LOG).exists():

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
+from sweeps.base.wording import counted
 from sweeps.commands import MULTIRUN, Name, Root, command, console, store_of, working_folder
+from sweeps.hydra.followed import resolved
 from sweeps.record import definition
-from sweeps.record.followed import resolved
 from sweeps.record.place import unpack_line
-from sweeps.wording import counted
 
 Yes = Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")]
 
@@ -20,7 +20,7 @@ def archive(name: Name, root: Root = MULTIRUN, yes: Yes = False) -> None:
 
     The study's runs stay in MLflow.
     """
-    from sweeps.study import removal
+    from sweeps.after import removal
 
     folder, _ = definition.find(name, root)
     with removal.locked(folder, root):
@@ -35,7 +35,7 @@ def delete(name: Name, root: Root = MULTIRUN, yes: Yes = False) -> None:
 
     The models of the runs are deleted, too. Registered models stay.
     """
-    from sweeps.study import removal
+    from sweeps.after import removal
     from sweeps.tracking.registry import delete_runs
 
     folder, definition_ = definition.find(name, root)

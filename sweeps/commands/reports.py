@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sweeps.base.errors import UserError
+from sweeps.base.files import write_whole
 from sweeps.commands import MULTIRUN, Name, Root, check_choice, check_output, command, console, read
-from sweeps.errors import UserError
-from sweeps.files import write_whole
 from sweeps.record.definition import Definition, sweeps_line
-from sweeps.record.grammar import space_of
 from sweeps.record.study import StudySnapshot
+from sweeps.space.grammar import space_of
 
 if TYPE_CHECKING:
-    from sweeps.results.curves import Choice
-    from sweeps.results.findings import Findings
+    from sweeps.show.figures.curves import Choice
+    from sweeps.show.findings import Findings
 
 Target = Annotated[
     float | None, typer.Option(help="scaling: objective to reach; default: the value that all counts reach")
@@ -46,9 +46,9 @@ def report(
     ] = "",
 ) -> None:
     """Write report.html and trials.csv of a study again."""
-    from sweeps.results import picture
-    from sweeps.results.curves import STEP, Choice
-    from sweeps.results.findings import Findings
+    from sweeps.show.figures import picture
+    from sweeps.show.figures.curves import STEP, Choice
+    from sweeps.show.findings import Findings
 
     if file_format:
         check_choice("--format", file_format, picture.FORMATS)
@@ -77,14 +77,14 @@ def report(
 
 
 def _print_methods(findings: "Findings", definition: Definition) -> None:
-    from sweeps.results.methods import describe_methods
+    from sweeps.show.methods import describe_methods
 
     console.print(describe_methods(findings, definition), soft_wrap=True)
 
 
 def _write_figures(findings: "Findings", folder: Path, file_format: str, choice: "Choice") -> None:
     """Write the figures, and print the path of each, and why others cannot be drawn."""
-    from sweeps.results.picture import write_figures
+    from sweeps.show.figures.picture import write_figures
 
     paths, problems = write_figures(findings, folder, file_format, choice)
     lines = [*map(str, paths), *problems] or [f"study {findings.study.name}: no figure has data"]
@@ -94,9 +94,9 @@ def _write_figures(findings: "Findings", folder: Path, file_format: str, choice:
 
 def _write_page(findings: "Findings", shows_scaling: bool, browser: bool) -> None:
     """Write the page and the CSV file, print their paths and the scaling, and open the page if `browser`."""
-    from sweeps.results import report as writer
-    from sweeps.results.tables import CSV, HTML
-    from sweeps.results.terminal import show_scaling
+    from sweeps.show.page import report as writer
+    from sweeps.show.tables import CSV, HTML
+    from sweeps.show.terminal.lines import show_scaling
 
     folder = findings.study.folder
     if shows_scaling and not findings.scaling:
@@ -126,7 +126,7 @@ def _check_options(
 
 def _table(findings: "Findings", style: str, columns: str, classes: bool) -> str:
     """Return the table of trials with the columns that were typed, or the table of classes, in a style."""
-    from sweeps.results.print_table import STYLES, render_classes, render_table
+    from sweeps.show.print.print_table import STYLES, render_classes, render_table
 
     check_choice("--table", style, STYLES)
     if classes:
@@ -136,8 +136,8 @@ def _table(findings: "Findings", style: str, columns: str, classes: bool) -> str
 
 def _explain_no_scaling(study: StudySnapshot) -> UserError:
     """Return the error that explains why the study has no scaling page."""
-    from sweeps.results.scaling import COUNTED, EPOCH_TIME
-    from sweeps.results.scaling_study import count_sizes
+    from sweeps.show.scaling import COUNTED, EPOCH_TIME
+    from sweeps.show.scaling_study import count_sizes
 
     if count_sizes(study) > 1:
         return UserError(
@@ -162,9 +162,9 @@ def scaling_of_table(
     predict: Predict = "",
 ) -> None:
     """Write a scaling page from a table of measurements."""
-    from sweeps.results.scaling_page import render_page
-    from sweeps.results.scaling_table import read_table
-    from sweeps.results.terminal import show_scaling
+    from sweeps.show.page.scaling_page import render_page
+    from sweeps.show.print.scaling_table import read_table
+    from sweeps.show.terminal.lines import show_scaling
 
     scaling = read_table(table, target, _counts(predict))
     output = output or table.with_suffix(".html")

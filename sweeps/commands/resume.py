@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from sweeps.base.errors import UserError
+from sweeps.base.files import holder
 from sweeps.choose import manual
 from sweeps.commands import MULTIRUN, Name, Root, command, console, has_driver, read, working_folder
-from sweeps.errors import UserError
-from sweeps.files import holder
 from sweeps.record import definition
 from sweeps.record.definition import Definition
 from sweeps.record.place import is_usual, resume_line
@@ -81,7 +81,7 @@ def _refuse_moved(folder: Path, definition_: Definition) -> None:
 
 def _request_retries(study: StudySnapshot, retry: str, trials: str) -> None:
     """Request to retry the trials in the states `retry`; with `trials`, only these numbers. Raises UserError."""
-    from sweeps.study.requests import request_retries
+    from sweeps.study.run.requests import request_retries
 
     numbers = _numbers_to_retry(study, _states(retry), _typed_numbers(trials))
     if process := holder(study.folder / "driver.lock"):

@@ -7,17 +7,17 @@ from typing import Annotated
 
 import typer
 
+from sweeps.base.errors import UserError
+from sweeps.base.files import holder, write_whole
+from sweeps.base.wording import counted
 from sweeps.choose import manual
 from sweeps.commands import MULTIRUN, Name, Root, command, console, jobs_of, read
-from sweeps.errors import UserError
-from sweeps.files import holder, write_whole
-from sweeps.launchers.slurm import driver_chain
 from sweeps.launchers.slurm.queue import SlurmError, cancel, cancel_pending_and_dismiss_idle
+from sweeps.launchers.slurm.trials import driver_chain
 from sweeps.record import definition
 from sweeps.record.study import StudySnapshot
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
-from sweeps.wording import counted
 
 
 @command()

@@ -8,15 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
+from sweeps.base.errors import ExitCode, UserError
+from sweeps.base.files import Lock, LockHeld
+from sweeps.base.wording import counted
 from sweeps.commands import MULTIRUN, Root, command, complete_name, console, newest_first, read, store_of
 from sweeps.commands.compare import compare_line, read_all
 from sweeps.commands.disk_errors import explain
-from sweeps.errors import ExitCode, UserError
-from sweeps.files import Lock, LockHeld
+from sweeps.hydra.followed import resolved
 from sweeps.record import definition
 from sweeps.record.definition import sweeps_line
-from sweeps.record.followed import resolved
-from sweeps.wording import counted
 
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="default: 5000, or a free port if 5000 is in use")]
 SomeOrNewest = Annotated[
@@ -47,7 +47,7 @@ def ui(
 
     The server listens on 127.0.0.1.
     """
-    from sweeps.secrets import refuse_typed
+    from sweeps.base.secrets import refuse_typed
 
     refuse_typed(uri)
     names = names or ([] if uri else newest_first(root)[:1])
@@ -75,7 +75,7 @@ def _find_study(name: str, root: Path) -> tuple[str, str]:
 
 def _find_runs(name: str, root: Path, uri: str | None) -> tuple[str, str]:
     """Return the MLflow store, and the path of runs outside of studies; of all experiments without a name."""
-    from sweeps.secrets import without_password
+    from sweeps.base.secrets import without_password
     from sweeps.tracking import pages
     from sweeps.tracking.store import resolve_uri
 
@@ -90,8 +90,8 @@ def _find_runs(name: str, root: Path, uri: str | None) -> tuple[str, str]:
 
 def _find_view(names: Sequence[str], root: Path, uri: str | None) -> tuple[str, str]:
     """Return the MLflow store of several studies, and the path of a view that shows all of them."""
-    from sweeps.results.findings import Findings
-    from sweeps.results.studies import ComparedStudy, check_objectives
+    from sweeps.show.findings import Findings
+    from sweeps.show.page.studies import ComparedStudy, check_objectives
     from sweeps.tracking import pages
 
     if uri:
@@ -110,7 +110,7 @@ def _find_view(names: Sequence[str], root: Path, uri: str | None) -> tuple[str, 
 
 def _open(store: str, path: str, name: str, port: int | None, browser: bool) -> None:
     """Print the link to a path of the store's server. Without a server, serve the store's pages until Ctrl-C."""
-    from sweeps.secrets import without_password
+    from sweeps.base.secrets import without_password
     from sweeps.tracking import pages
     from sweeps.tracking.store import is_server
 
@@ -189,7 +189,7 @@ def _setting(folder: Path, name: str) -> Any:
     """Return a setting of the sweeper in the study's newest command. Raises UserError if its file cannot be read."""
     from omegaconf import OmegaConf
 
-    from sweeps.settings import SweeperConf
+    from sweeps.hydra.settings import SweeperConf
 
     file = folder / "multirun.yaml"
     try:

@@ -25,17 +25,17 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sweeps.errors import ExitCode, UserError
-from sweeps.foreign_settings import LAUNCHERS, adopt
-from sweeps.hydra_functions import extend_grammar
-from sweeps.hydra_parts import drop_stored, on_command_line, register_resolver, show_traceback, typed_words
+from sweeps.base.errors import ExitCode, UserError
+from sweeps.base.streams import open_closed_streams
+from sweeps.hydra.foreign_settings import LAUNCHERS, adopt
+from sweeps.hydra.functions import extend_grammar
+from sweeps.hydra.parts import drop_stored, on_command_line, register_resolver, show_traceback, typed_words
+from sweeps.hydra.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf, read
 from sweeps.launchers.contract import TrialLauncher
-from sweeps.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf, read
-from sweeps.streams import open_closed_streams
-from sweeps.study import help as sweeps_help
+from sweeps.study.plan import help as sweeps_help
 
 if TYPE_CHECKING:
-    from sweeps.launchers.slurm.driver_job import DriverJob
+    from sweeps.launchers.slurm.trials.driver_job import DriverJob
 
 # The public names, such as grid and local, are YAML files (sweeps/conf) that extend these nodes, because a file may not
 # have the name of a node: https://hydra.cc/docs/upgrades/1.0_to_1.1/automatic_schema_matching/
@@ -56,7 +56,7 @@ def _answer(error: HydraException, typed: Sequence[str], compose: Callable[[Sequ
     """Print a mistake in the command line of an app with our sweeper in two lines, and exit with 2."""
     if os.environ.get("HYDRA_FULL_ERROR") == "1":  # also if `let_hydra_raise` set it, because then our own app answers
         return
-    from sweeps.study.mistakes import explain
+    from sweeps.hydra.mistakes import explain
 
     for start in ("hydra/", "hydra/sweeper=", "="):  # ever fewer choices, because one may be wrong
         with suppress(HydraException):
@@ -107,13 +107,13 @@ class _Plugin:
 
 
 class StudySweeper(_Plugin, Sweeper):
-    """The sweeper that runs a study (`sweeps.study.driver`)."""
+    """The sweeper that runs a study (`sweeps.study.run.driver`)."""
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run the study. Exit with a code of `ExitCode` unless the study is finished."""
-        from sweeps import neighbours
-        from sweeps.study.driver import Driver
-        from sweeps.study.mistakes import explain
+        from sweeps.hydra import neighbours
+        from sweeps.hydra.mistakes import explain
+        from sweeps.study.run.driver import Driver
 
         neighbours.warn()
         driver = None
@@ -163,7 +163,7 @@ class LocalLauncher(_HydraLauncher):
     """Trials as forks of a warm process on this machine."""
 
     def trials(self, study_folder: Path) -> TrialLauncher:
-        from sweeps.launchers.local import LocalTrials
+        from sweeps.launchers.local.launcher import LocalTrials
 
         return LocalTrials(self._config.hydra.launcher.preload, study_folder / "fork_server.log")
 
@@ -183,7 +183,7 @@ class SlurmLauncher(_HydraLauncher):
                     advice = f"Add hydra.launcher.driver=job, or remove {word}"
                     raise UserError(f"{word}: it is a setting of the driver's job, and the driver runs here.\n{advice}")
             return None
-        from sweeps.launchers.slurm.driver_job import DriverJob
+        from sweeps.launchers.slurm.trials.driver_job import DriverJob
 
         return DriverJob(study_folder.absolute(), settings)
 

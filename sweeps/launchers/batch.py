@@ -16,14 +16,14 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from sweeps.files import Lock, read_own
-from sweeps.foreign_settings import adopt
-from sweeps.hydra_parts import SUBDIR, hydra_config, set_output_dir, typed_words
+from sweeps.base.files import Lock, read_own
+from sweeps.hydra.foreign_settings import adopt
+from sweeps.hydra.parts import SUBDIR, hydra_config, set_output_dir, typed_words
 from sweeps.launchers.contract import TrialLauncher, await_end
-from sweeps.trial.app import pack_app
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Outcome, Request
-from sweeps.trial.process import outcome_of_error, outcome_of_job
+from sweeps.trial.run.app import pack_app
+from sweeps.trial.run.process import outcome_of_error, outcome_of_job
 from sweeps.trial.times import now
 
 log = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from omegaconf import DictConfig
 
-from sweeps.errors import UserError
-from sweeps.files import holder
+from sweeps.base.errors import UserError
+from sweeps.base.files import holder
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Job, Outcome, Request
 

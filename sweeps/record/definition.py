@@ -12,19 +12,19 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from sweeps.errors import UserError
-from sweeps.files import MALFORMED, CorruptFile, is_private, quarantine, read_json, write_whole
-from sweeps.record import plain
+from sweeps.base.errors import UserError
+from sweeps.base.files import MALFORMED, CorruptFile, is_private, quarantine, read_json, write_whole
+from sweeps.base.secrets import mask_value
+from sweeps.base.wording import short_difference
+from sweeps.hydra import plain
+from sweeps.hydra.followed import by_default, followed, source, written
+from sweeps.hydra.settings import SweeperConf
 from sweeps.record.entry_types import check_types
 from sweeps.record.extension import add_extension, well_formed
-from sweeps.record.followed import by_default, followed, source, written
 from sweeps.record.place import NAME, another_study, resume_line, suggest_study, unpack_line
 from sweeps.record.removal import FIXED, explain_removal
-from sweeps.record.space import Choice, Parameter, SearchSpace, is_grid, text_of
-from sweeps.secrets import mask_value
-from sweeps.settings import SweeperConf
+from sweeps.space.space import Choice, Parameter, SearchSpace, is_grid, text_of
 from sweeps.trial.job import Point
-from sweeps.wording import short_difference
 
 _FILE = "study.json"
 FORMAT = 1

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from sweeps.files import CorruptFile, read_json, write_whole
+from sweeps.base.files import CorruptFile, read_json, write_whole
 
 _FILE = "driver_status.json"
 

@@ -9,14 +9,14 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from sweeps.errors import UserError
-from sweeps.files import CorruptFile, read_json
-from sweeps.record.exclusion import Excluded
-from sweeps.record.grammar import point_of
+from sweeps.base.errors import UserError
+from sweeps.base.files import CorruptFile, read_json
 from sweeps.record.journal import Event
-from sweeps.record.space import canonical
 from sweeps.record.study import Added, By, StudySnapshot, TrialRecord
 from sweeps.record.trial_config import read_overrides
+from sweeps.space.exclusion import Excluded
+from sweeps.space.grammar import point_of
+from sweeps.space.space import canonical
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.times import parse_time
 from sweeps.trial.well_typed import check_point

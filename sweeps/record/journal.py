@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.files import MALFORMED, CorruptFile, append_lines, quarantine, write_whole
+from sweeps.base.files import MALFORMED, CorruptFile, append_lines, quarantine, write_whole
 
 FILE = "journal.jsonl"
 Event = Mapping[str, Any]

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
-from sweeps.record.exclusion import Excluded
-from sweeps.record.space import SearchSpace, canonical
 from sweeps.record.study import StudySnapshot
+from sweeps.space.exclusion import Excluded
+from sweeps.space.space import SearchSpace, canonical
 from sweeps.trial.job import Point
 
 _FAR_MORE = 100  # points beyond the planned ones from which their number is not needed

@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeps.record.space import quoted
+from sweeps.space.space import quoted
 
 if TYPE_CHECKING:
     from sweeps.record.definition import Definition

@@ -4,10 +4,10 @@ import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sweeps.record.exclusion import exact, written
-from sweeps.record.grammar import space_of
-from sweeps.record.listed import removed_point
-from sweeps.record.space import Choice, Interval
+from sweeps.space.exclusion import exact, written
+from sweeps.space.grammar import space_of
+from sweeps.space.listed import removed_point
+from sweeps.space.space import Choice, Interval
 from sweeps.trial.job import Point
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from sweeps.record.exclusion import Excluded
+from sweeps.base.wording import LONGEST, short, text
+from sweeps.space.exclusion import Excluded
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Point, State
-from sweeps.wording import LONGEST, short, text
 
 UNKNOWN = "which trial it was is not known: its trial.json cannot be read"
 """The error of a trial of which only the number is known. It is in journals, and so must not change."""

@@ -9,11 +9,11 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from sweeps.files import read_text
-from sweeps.record import plain
-from sweeps.record.space import text_of
+from sweeps.base.files import read_text
+from sweeps.base.secrets import mask_value
+from sweeps.hydra import plain
 from sweeps.record.study import StudySnapshot, parameters
-from sweeps.secrets import mask_value
+from sweeps.space.space import text_of
 
 _LINK = re.compile(r"\$\{(\.*)([\w-]+(?:\.[\w-]+)*)\}")  # the innermost reference; leading dots are relative
 _CHOICES = re.compile(r"^    choices:\n(?:      .*\n)+", re.MULTILINE)  # as Hydra writes them

@@ -4,13 +4,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sweeps.files import CorruptFile
-from sweeps.record.exclusion import Excluded
+from sweeps.base.files import CorruptFile
 from sweeps.record.fold import VERSION, Fold, events_of_folders, trial_as_json
 from sweeps.record.journal import FILE, Event, Journal
 from sweeps.record.narrowed import narrow, with_size
-from sweeps.record.space import SearchSpace
 from sweeps.record.study import UNKNOWN, Added, StudySnapshot, TrialRecord, update_outside
+from sweeps.space.exclusion import Excluded
+from sweeps.space.space import SearchSpace
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import yaml
 
-from sweeps.record import plain
-from sweeps.secrets import mask_value, without_password
+from sweeps.base.secrets import mask_value, without_password
+from sweeps.hydra import plain
 
 _LONG_BYTES = 5_000_000
 

@@ -12,10 +12,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from sweeps.errors import UserError
+from sweeps.base.errors import UserError
+from sweeps.base.secrets import without_password
 from sweeps.record.definition import sweeps_line
-from sweeps.results.studies import ComparedStudy, build_settings
-from sweeps.secrets import without_password
+from sweeps.show.page.studies import ComparedStudy, build_settings
 from sweeps.tracking import comparison_view
 from sweeps.tracking.registry import run_of
 from sweeps.tracking.run_data import mlflow_name, names_by_log

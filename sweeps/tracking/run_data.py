@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweeps.secrets import mask_value, without_password
+from sweeps.base.secrets import mask_value, without_password
 from sweeps.tracking.store import UNWANTED, first_line, is_refusal
 from sweeps.trial.job import Point
 

@@ -11,9 +11,9 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from sweeps.errors import UserError
-from sweeps.files import write_once
-from sweeps.secrets import without_password
+from sweeps.base.errors import UserError
+from sweeps.base.files import write_once
+from sweeps.base.secrets import without_password
 
 _DEFAULT = "sqlite:///mlflow.db"
 _DEFAULT_EXPERIMENT = "sweepyard"

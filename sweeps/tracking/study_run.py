@@ -15,13 +15,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, cast
 
-from sweeps.errors import UserError
-from sweeps.files import CorruptFile
+from sweeps.base.errors import UserError
+from sweeps.base.files import CorruptFile
+from sweeps.base.secrets import has_password, mask_value, without_password
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.record.trial_config import shared_settings
-from sweeps.results import picture, report, tables
-from sweeps.results.findings import Findings
-from sweeps.secrets import has_password, mask_value, without_password
+from sweeps.show import tables
+from sweeps.show.figures import picture
+from sweeps.show.findings import Findings
+from sweeps.show.page import report
 from sweeps.tracking import comparison_view
 from sweeps.tracking.artifacts import copy_for_show
 from sweeps.tracking.run_data import mlflow_name, send

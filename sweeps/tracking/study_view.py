@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 
-from sweeps.files import CorruptFile
+from sweeps.base.files import CorruptFile
 from sweeps.record.study import StudySnapshot
 from sweeps.tracking import comparison_view
 from sweeps.tracking.run_data import mlflow_name, names_by_log

@@ -13,13 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 from omegaconf import DictConfig
 
-from sweeps.errors import Outage, UserError
-from sweeps.files import CorruptFile
-from sweeps.record import costs
+from sweeps.analysis import costs
+from sweeps.base.errors import Outage, UserError
+from sweeps.base.files import CorruptFile
+from sweeps.base.secrets import has_password, without_password
+from sweeps.base.wording import counted
 from sweeps.record.definition import sweeps_line
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.results.findings import Findings, findings_of
-from sweeps.secrets import has_password, without_password
+from sweeps.show.findings import Findings, findings_of
 from sweeps.tracking import store
 from sweeps.tracking.registry import server_line
 from sweeps.tracking.run_context import TRIAL_RUN
@@ -27,7 +28,6 @@ from sweeps.tracking.store import first_line, outage_errors
 from sweeps.tracking.study_run import StudyRun
 from sweeps.tracking.trial_run import TrialRun, is_running
 from sweeps.trial.job import State
-from sweeps.wording import counted
 
 _EVERY_S = 1.0
 _RUNS_PER_S = 20.0  # maximum of those that are updated while trials run

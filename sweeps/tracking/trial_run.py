@@ -8,20 +8,20 @@ from contextlib import suppress
 
 from omegaconf import DictConfig
 
-from sweeps.files import Lines, last_lines
-from sweeps.record import costs
+from sweeps.analysis import costs
+from sweeps.base.files import Lines, last_lines
+from sweeps.base.wording import counted, printable
 from sweeps.record.study import TrialRecord, result_of
 from sweeps.record.trial_config import read_config, settings
-from sweeps.results import notes
+from sweeps.show import notes
 from sweeps.tracking.run_data import MetricRow, logarithms, mlflow_name, send, send_settings
 from sweeps.tracking.saved_model import log_saved_model
 from sweeps.tracking.store import first_line
 from sweeps.tracking.study_run import StudyRun, read_tracking
-from sweeps.trial import facts
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
+from sweeps.trial.machine import facts
 from sweeps.trial.metrics import METRICS, SYSTEM_METRICS, MetricsReader
-from sweeps.wording import counted, printable
 
 _LOG_LINES, _LOG_WIDTH = 20, 80
 _LOG_CHARACTERS = 4000  # because MLflow cuts a tag after 8000, and masking a password may lengthen it

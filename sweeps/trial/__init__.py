@@ -13,9 +13,8 @@ from typing import Any, NoReturn
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
-from sweeps.files import write_whole as write_whole  # for trainers, like RankLost and World
-from sweeps.hydra_parts import call_target as call_target
-from sweeps.trial import facts, gpus
+from sweeps.base.files import write_whole as write_whole  # for trainers, like RankLost and World
+from sweeps.hydra.parts import call_target as call_target
 from sweeps.trial.checkpoints import assign_arrays as assign_arrays
 from sweeps.trial.checkpoints import newest_checkpoint as newest_checkpoint
 from sweeps.trial.checkpoints import put_checkpoint as put_checkpoint
@@ -24,10 +23,11 @@ from sweeps.trial.directions import natural_direction
 from sweeps.trial.folder import Note, TrialFolder
 from sweeps.trial.job import Objective, Outcome, State, Value
 from sweeps.trial.job import World as World
+from sweeps.trial.machine import facts, gpus
 from sweeps.trial.metrics import MetricsLine
 from sweeps.trial.ranks import RankLost as RankLost
 from sweeps.trial.ranks import report_failure
-from sweeps.trial.staging import staged as staged
+from sweeps.trial.run.staging import staged as staged
 from sweeps.trial.times import now
 
 

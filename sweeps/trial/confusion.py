@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from sweeps.files import CorruptFile, read_json, write_whole
+from sweeps.base.files import CorruptFile, read_json, write_whole
 
 _FILE = "confusion.json"
 

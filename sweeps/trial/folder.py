@@ -1,6 +1,6 @@
 """The files of a trial: the whole protocol between the driver, the launchers and the trial's processes.
 
-Each file has one writer, and is written aside and renamed, or appended a whole line at a time (`sweeps.files`):
+Each file has one writer, and is written aside and renamed, or appended a whole line at a time (`sweeps.base.files`):
 
     .hydra/                 the composed config and its overrides, written by Hydra             (trial)
     trial.json              the trial's number and params, copied from the journal              (driver)
@@ -15,7 +15,7 @@ Each file has one writer, and is written aside and renamed, or appended a whole 
     attempts/<n>/log        the output of attempt n                                             (attempt)
     attempts/<n>/alive      locked while the attempt's process lives                            (attempt)
     attempts/<n>/asked.json when the attempt was queued, and its requested resources            (driver)
-    attempts/<n>/facts.jsonl    the machine, versions, and settings as used, see `sweeps.trial.facts` (chief)
+    attempts/<n>/facts.jsonl    the machine, versions, and settings as used, see `sweeps.trial.machine.facts` (chief)
     attempts/<n>/began      when the attempt got a slot, or its job started                     (attempt)
     attempts/<n>/stop       "end after this epoch", with the reason: pruned or cancelled        (driver, job)
     attempts/<n>/stop_by    the user who ended the trial with `stop --trial` or `prune`, and when   (command)
@@ -33,7 +33,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sweeps.files import (
+from sweeps.base.files import (
     CorruptFile,
     Lines,
     append_lines,
@@ -45,9 +45,9 @@ from sweeps.files import (
     write_whole,
 )
 from sweeps.trial.job import Outcome, Request, State
+from sweeps.trial.machine.usage import measure
 from sweeps.trial.metrics import METRICS, MetricsLine, with_reported_result
 from sweeps.trial.times import is_time, now, parse_time, read_time
-from sweeps.trial.usage import measure
 
 _READABLE = 0o644  # because the trial may belong to another user than the person who ends it
 _REQUESTED = ("cores", "mem_gb", "nodes", "ranks")

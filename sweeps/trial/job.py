@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from sweeps.secrets import without_secrets
-from sweeps.trial.app import PackedApp
+from sweeps.base.secrets import without_secrets
+from sweeps.trial.run.app import PackedApp
 from sweeps.trial.times import is_time
 from sweeps.trial.well_typed import check_amounts, check_numbers, check_text
 
@@ -83,7 +83,7 @@ class Outcome:
     gpu_use: float | None = None  # mean utilization of its GPUs (%); None without GPUs
     co2_g: float | None = None  # emissions of this energy, by the site's factor; None without a factor
     requested: dict[str, float] = field(default_factory=dict)  # cores, mem_gb, nodes and ranks of its `Request`
-    used: dict[str, float] = field(default_factory=dict)  # what was sampled of them, see `sweeps.trial.usage`
+    used: dict[str, float] = field(default_factory=dict)  # what was sampled of them, see `sweeps.trial.machine.usage`
     advanced: bool = False  # whether it reported a new step or saved a checkpoint
     node: str = ""  # SLURM's node that ran it, or failed to; empty if unknown
     node_failed: bool = False  # whether that node failed, or could not start it

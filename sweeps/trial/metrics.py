@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sweeps.files import Lines
+from sweeps.base.files import Lines
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.times import is_time
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import cloudpickle
 
-from sweeps.trial.program import Program, current_program
+from sweeps.trial.run.program import Program, current_program
 
 _MAIN = "__main__"
 _MOST_WRAPPERS = 20

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from sweeps.files import CorruptFile, read_json, write_whole
+from sweeps.base.files import CorruptFile, read_json, write_whole
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Outcome, State, World
 

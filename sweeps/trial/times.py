@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from sweeps.files import read_text
+from sweeps.base.files import read_text
 
 _LATEST = 2**37  # seconds, because a date has a year of four digits
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # the boot time counts also while a laptop sleeps

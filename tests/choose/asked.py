@@ -7,14 +7,14 @@ from pathlib import Path
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from sweeps.hydra_functions import extend_grammar
+from sweeps.hydra.functions import extend_grammar
+from sweeps.hydra.settings import SweeperConf
 from sweeps.record.fold import trial_as_json
-from sweeps.record.grammar import parse, parse_condition
-from sweeps.record.space import SearchSpace
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.record.writer import Record
-from sweeps.settings import SweeperConf
-from sweeps.study.choosing import Choosing
+from sweeps.space.grammar import parse, parse_condition
+from sweeps.space.space import SearchSpace
+from sweeps.study.run.choosing import Choosing
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Point, State
 

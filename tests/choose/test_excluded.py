@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from sweeps.base.errors import UserError
 from sweeps.choose import manual
 from sweeps.choose.repeats import Seeds
-from sweeps.errors import UserError
-from sweeps.record.exclusion import Excluded
+from sweeps.hydra.settings import SweeperConf
 from sweeps.record.narrowed import narrow
-from sweeps.record.space import SearchSpace
 from sweeps.record.study import Added
-from sweeps.settings import SweeperConf
-from sweeps.study.typed_space import refuse_narrowing
+from sweeps.space.exclusion import Excluded
+from sweeps.space.space import SearchSpace
+from sweeps.study.plan.typed_space import refuse_narrowing
 from sweeps.trial.job import Point, State
 from tests.choose.asked import Asked, space
 from tests.choose.test_sampler import target

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.base.errors import UserError
+from sweeps.base.signals import Interrupted, interruptible
 from sweeps.choose import Next
 from sweeps.choose.sampler.fed_study import FedStudy
-from sweeps.errors import UserError
+from sweeps.hydra.settings import SweeperConf
 from sweeps.record.study import StudySnapshot
-from sweeps.settings import SweeperConf
-from sweeps.signals import Interrupted, interruptible
 from tests.choose.asked import Asked, space
 from tests.command_lines import SEARCH, finish, rows, start, sweeps, theirs, wait_until
 from tests.study.conftest import MakeStudy

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from sweeps.analysis import configurations
+from sweeps.base.errors import UserError
 from sweeps.choose import manual
 from sweeps.choose.repeats import Seeds
-from sweeps.errors import UserError
-from sweeps.record import configurations
 from sweeps.record.definition import Definition
 from sweeps.record.study import Added, StudySnapshot, TrialRecord
 from sweeps.trial.job import Job, Outcome, Point, State

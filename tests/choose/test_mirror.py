@@ -9,10 +9,10 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+from sweeps.base.errors import UserError
 from sweeps.choose.sampler.mirror import Mirror, delete_study
-from sweeps.errors import UserError
-from sweeps.record.space import SearchSpace
-from sweeps.settings import SweeperConf
+from sweeps.hydra.settings import SweeperConf
+from sweeps.space.space import SearchSpace
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Point, State
 from sweeps.trial.metrics import MetricsLine

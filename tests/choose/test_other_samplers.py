@@ -8,10 +8,10 @@ import optuna
 import pytest
 from optuna.distributions import FloatDistribution, IntDistribution
 
+from sweeps.base.errors import UserError
 from sweeps.choose.sampler.build import Samplers, pruner_of
 from sweeps.choose.sampler.encoding import in_distribution
-from sweeps.errors import UserError
-from sweeps.settings import SweeperConf
+from sweeps.hydra.settings import SweeperConf
 from tests.choose.asked import Asked, space
 from tests.command_lines import SEARCH, refuse, rows, run, theirs
 

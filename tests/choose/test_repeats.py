@@ -13,16 +13,16 @@ from omegaconf import DictConfig
 from optuna.samplers import RandomSampler
 from optuna.trial import TrialState
 
+from sweeps.base.errors import UserError
 from sweeps.choose.repeats import choose_seeds
 from sweeps.choose.sampler.build import DefaultSampler
 from sweeps.choose.sampler.encoding import Encoding
 from sweeps.choose.sampler.fed_study import FedStudy
-from sweeps.errors import UserError
-from sweeps.record.grammar import parse
+from sweeps.hydra.settings import SweeperConf
 from sweeps.record.journal import Journal
-from sweeps.settings import SweeperConf
-from sweeps.study.choosing import Choosing
-from sweeps.study.reading import read_study
+from sweeps.space.grammar import parse
+from sweeps.study.folder.reading import read_study
+from sweeps.study.run.choosing import Choosing
 from sweeps.trial.job import Job, Outcome, Point, State
 from tests.record.test_journal import definition
 from tests.results.records import headline

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sweeps.errors import UserError
-from sweeps.record.space import SearchSpace, canonical
-from sweeps.settings import SweeperConf
+from sweeps.base.errors import UserError
+from sweeps.hydra.settings import SweeperConf
+from sweeps.space.space import SearchSpace, canonical
 from sweeps.trial.job import Point
 from tests.choose.asked import Asked, space
 from tests.choose.test_sampler import SAMPLERS, target

@@ -20,16 +20,16 @@ from omegaconf import DictConfig
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
+from sweeps.base.errors import UserError
 from sweeps.choose.out_of_memory import OutOfMemory
 from sweeps.choose.proposals import Proposals
 from sweeps.choose.sampler.build import DefaultSampler
 from sweeps.choose.sampler.encoding import Encoding, encoded_distribution, true_distribution
 from sweeps.choose.sampler.fed_study import FedStudy
-from sweeps.errors import UserError
+from sweeps.hydra.settings import SweeperConf
 from sweeps.record.definition import define
-from sweeps.record.space import canonical
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.settings import SweeperConf
+from sweeps.space.space import canonical
 from sweeps.trial.folder import MetricsLine, TrialFolder
 from sweeps.trial.job import Outcome, Point, State
 from tests.choose.asked import Asked, Ending, space

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from sweeps.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf
-from sweeps.study.help import descriptions
+from sweeps.hydra.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf
+from sweeps.study.plan.help import descriptions
 from tests.command_lines import ROOT
 from tests.tracking.test_dashboard import BROWSER_ARGUMENTS, chromium
 

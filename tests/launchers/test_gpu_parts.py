@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.launchers.gpus import Gpus
+from sweeps.launchers.local.gpus import Gpus
 
 
 def test_whole_gpus_are_taken_once() -> None:

@@ -21,12 +21,12 @@ import psutil
 import pytest
 from omegaconf import OmegaConf
 
-from sweeps.errors import UserError
-from sweeps.files import Lock, holder
-from sweeps.launchers.fork_server import Server, Start
-from sweeps.launchers.local import LocalTrials
-from sweeps.launchers.machine import Machine
-from sweeps.settings import LocalLauncherConf
+from sweeps.base.errors import UserError
+from sweeps.base.files import Lock, holder
+from sweeps.hydra.settings import LocalLauncherConf
+from sweeps.launchers.local.fork_server import Server, Start
+from sweeps.launchers.local.launcher import LocalTrials
+from sweeps.launchers.local.machine import Machine
 from sweeps.trial import current_trial
 from sweeps.trial.job import Objective, Request, State, World
 from tests.launchers.launcher_contract import (
@@ -145,7 +145,7 @@ class TestLocalTrials(LauncherContract):
 
     @pytest.fixture
     def trials(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalTrials]:
-        monkeypatch.setattr("sweeps.launchers.machine.visible_gpus", lambda: ["4", "GPU-b"])
+        monkeypatch.setattr("sweeps.launchers.local.machine.visible_gpus", lambda: ["4", "GPU-b"])
         launcher = LocalTrials([], tmp_path / "fork_server.log")
         launcher.open()
         yield launcher
@@ -326,7 +326,7 @@ def test_no_process_for_a_trial_is_no_end_of_the_server(monkeypatch: pytest.Monk
 DRIVER = """
 import time
 from pathlib import Path
-from sweeps.launchers.local import LocalTrials
+from sweeps.launchers.local.launcher import LocalTrials
 from tests.launchers.launcher_contract import making_jobs, submit
 from tests.launchers.test_local import TestLocalTrials, leaves_others_and_waits
 

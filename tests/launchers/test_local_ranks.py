@@ -13,9 +13,9 @@ import cloudpickle
 import pytest
 from omegaconf import OmegaConf
 
-from sweeps.errors import UserError
-from sweeps.launchers.local import LocalTrials
-from sweeps.settings import LocalLauncherConf
+from sweeps.base.errors import UserError
+from sweeps.hydra.settings import LocalLauncherConf
+from sweeps.launchers.local.launcher import LocalTrials
 from sweeps.trial import Diverged, RankLost, current_trial
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State, World

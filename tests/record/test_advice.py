@@ -11,12 +11,12 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from sweeps.launchers.slurm.request import parameters, request
-from sweeps.record.advice import examine, warn_idle_gpus
+from sweeps.analysis.advice import examine, warn_idle_gpus
+from sweeps.hydra.settings import SlurmLauncherConf, read
+from sweeps.launchers.slurm.script.request import parameters, request
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.results import report
-from sweeps.results.status import show_status
-from sweeps.settings import SlurmLauncherConf, read
+from sweeps.show.page import report
+from sweeps.show.terminal.status import show_status
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.metrics import SYSTEM_METRICS, MetricsLine

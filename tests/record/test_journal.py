@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.errors import UserError
-from sweeps.files import CorruptFile, read_lines
+from sweeps.base.errors import UserError
+from sweeps.base.files import CorruptFile, read_lines
+from sweeps.hydra.followed import resolved
 from sweeps.record.definition import Definition
-from sweeps.record.followed import resolved
 from sweeps.record.journal import Journal
 from sweeps.record.study import Added, TrialRecord
-from sweeps.study.reading import read_study
+from sweeps.study.folder.reading import read_study
 from sweeps.trial.job import Outcome, State
 from tests.study.conftest import MakeStudy
 from tests.study.fake_launcher import Clock, Drive, FakeLauncher, Study, by_trial, ends, result_of, trains

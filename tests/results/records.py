@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.results.configurations import describe_best_configuration
-from sweeps.results.findings import Findings
+from sweeps.show.configurations import describe_best_configuration
+from sweeps.show.findings import Findings
 from sweeps.trial.job import Outcome, State
 
 

@@ -9,10 +9,11 @@ import pytest
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from sweeps.record.study import StudySnapshot
-from sweeps.results import classes, report
-from sweeps.results.findings import Findings
-from sweeps.results.print_table import render_classes
-from sweeps.results.tables import HTML
+from sweeps.show.figures import classes
+from sweeps.show.findings import Findings
+from sweeps.show.page import report
+from sweeps.show.print.print_table import render_classes
+from sweeps.show.tables import HTML
 from sweeps.trial import Trial, World
 from sweeps.trial.confusion import Confusion, read_confusion
 from sweeps.trial.folder import TrialFolder

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.errors import UserError
-from sweeps.record.comparison import interval, paired_p, welch
+from sweeps.analysis.comparison import interval, paired_p, welch
+from sweeps.base.errors import UserError
 from sweeps.record.study import StudySnapshot
-from sweeps.results import studies_page
-from sweeps.results.studies import ComparedStudy, build_settings, build_table, compare, compare_pairs
+from sweeps.show.page import studies_page
+from sweeps.show.page.studies import ComparedStudy, build_settings, build_table, compare, compare_pairs
 from sweeps.trial.job import State
 from tests.results import pages
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from scipy import stats
 
-from sweeps.record.comparison import Results, holm, interval, paired_p, race
+from sweeps.analysis.comparison import Results, holm, interval, paired_p, race
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 20])

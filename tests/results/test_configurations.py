@@ -8,14 +8,16 @@ import pytest
 import yaml
 from rich.console import Console
 
-from sweeps.record import configurations as grouped
-from sweeps.record.comparison import interval
+from sweeps.after import best, refit
+from sweeps.analysis import configurations as grouped
+from sweeps.analysis.comparison import interval
 from sweeps.record.study import By, StudySnapshot, TrialRecord
-from sweeps.results import configurations, report, solutions
-from sweeps.results.findings import Findings
-from sweeps.results.tables import Paragraph
-from sweeps.results.terminal import View
-from sweeps.study import best, refit
+from sweeps.show import configurations
+from sweeps.show.findings import Findings
+from sweeps.show.page import report
+from sweeps.show.tables import Paragraph
+from sweeps.show.terminal import solutions
+from sweeps.show.terminal.lines import View
 from sweeps.trial.job import Outcome, Point, State
 from tests.results.records import headline
 

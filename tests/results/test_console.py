@@ -8,7 +8,7 @@ import pytest
 from rich.table import Table
 
 from sweeps.commands.disk_errors import explain
-from sweeps.results.console import SafeConsole, visible
+from sweeps.show.terminal.console import SafeConsole, visible
 
 HOSTILE = ["\x1b]0;PWNED\x07", "\x1b[2J", "a\rb", "\x9b31m", "\u202eabc", "\x00"]
 

@@ -1,6 +1,6 @@
 """Tests of the cost estimate of trials; test_local.py and slurm/test_request.py test the requested resources."""
 
-from sweeps.results.terminal import cost
+from sweeps.show.terminal.lines import cost
 from sweeps.trial.job import Request
 
 

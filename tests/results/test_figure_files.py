@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.errors import UserError
+from sweeps.base.errors import UserError
+from sweeps.base.wording import short
 from sweeps.record.study import StudySnapshot
-from sweeps.results import picture
-from sweeps.results.curves import EVERY_TRIAL, SECONDS, STEP, Choice, interpolate, learning_curves
-from sweeps.results.figure_data import FigureData
-from sweeps.results.figures import build_figures, build_plotly_figures
-from sweeps.results.findings import Findings
-from sweeps.results.picture import FORMATS, write_figures
-from sweeps.results.trials import TrialFiles
+from sweeps.show.figures import picture
+from sweeps.show.figures.curves import EVERY_TRIAL, SECONDS, STEP, Choice, interpolate, learning_curves
+from sweeps.show.figures.figure_data import FigureData
+from sweeps.show.figures.figures import build_figures, build_plotly_figures
+from sweeps.show.figures.picture import FORMATS, write_figures
+from sweeps.show.findings import Findings
+from sweeps.show.trials import TrialFiles
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 from sweeps.trial.metrics import MetricsLine
-from sweeps.wording import short
 from tests.results import pages, scaled
 
 

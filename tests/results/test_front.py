@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from optuna._hypervolume import compute_hypervolume
 
-from sweeps.record.pareto_front import hypervolume, hypervolumes, reference
+from sweeps.analysis.pareto_front import hypervolume, hypervolumes, reference
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.results import figures, report
-from sweeps.results.figure_data import FigureData
-from sweeps.results.findings import Findings
+from sweeps.show.figures import figures
+from sweeps.show.figures.figure_data import FigureData
+from sweeps.show.findings import Findings
+from sweeps.show.page import report
 from sweeps.trial.job import Outcome, State
 
 MIN, MAX = "minimize", "maximize"

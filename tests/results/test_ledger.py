@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.record import costs
+from sweeps.analysis import costs
 from sweeps.record.study import TrialRecord
 from sweeps.trial.job import Outcome, State
 

@@ -11,10 +11,10 @@ import yaml
 import sweeps
 from sweeps.record.definition import Definition
 from sweeps.record.study import By, StudySnapshot
-from sweeps.results.findings import Findings
-from sweeps.results.methods import describe_methods
-from sweeps.trial import facts
+from sweeps.show.findings import Findings
+from sweeps.show.methods import describe_methods
 from sweeps.trial.folder import TrialFolder
+from sweeps.trial.machine import facts
 from tests.results import pages
 from tests.results.records import with_outcome, with_trials
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
-from sweeps.results import report, tables
-from sweeps.results.trials import TrialFiles
+from sweeps.show import tables
+from sweeps.show.page import report
+from sweeps.show.trials import TrialFiles
 from sweeps.trial.job import Outcome, State
 from tests.results.pages import STUDIES, search
 from tests.results.records import with_trials

@@ -7,9 +7,16 @@ from typing import Any
 
 import pytest
 
-from sweeps.results.prediction import EPOCHS, TIMES, find_doubts, forecast, predict_epoch_time, predict_time_to_stable
-from sweeps.results.scaling import Sample, Scaling, compare
-from sweeps.results.scaling_table import read_samples
+from sweeps.show.figures.prediction import (
+    EPOCHS,
+    TIMES,
+    find_doubts,
+    forecast,
+    predict_epoch_time,
+    predict_time_to_stable,
+)
+from sweeps.show.print.scaling_table import read_samples
+from sweeps.show.scaling import Sample, Scaling, compare
 
 DATA = Path(__file__).parents[1] / "data"
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.errors import UserError
+from sweeps.base.errors import UserError
+from sweeps.base.wording import without_noise
 from sweeps.record.study import By, StudySnapshot
-from sweeps.results.findings import Findings
-from sweeps.results.picture import write_figures
-from sweeps.results.print_table import STYLES, render_classes, render_table
+from sweeps.show.figures.picture import write_figures
+from sweeps.show.findings import Findings
+from sweeps.show.print.print_table import STYLES, render_classes, render_table
 from sweeps.trial.job import State
-from sweeps.wording import without_noise
 from tests.results import pages
 
 

@@ -14,19 +14,22 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from sweeps.files import append_lines
-from sweeps.record import configurations, costs
+from sweeps.analysis import configurations, costs
+from sweeps.base.files import append_lines
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.results import axes, figures, live, notes, overview, picture, report, solutions, tables
-from sweeps.results.drawing import Figure
-from sweeps.results.figure_data import FigureData
-from sweeps.results.findings import Findings
-from sweeps.results.print_table import render_table
-from sweeps.results.raw_table import raw_table
-from sweeps.results.scales import scale_of
-from sweeps.results.status import show_status
-from sweeps.results.terminal import View
-from sweeps.results.trials import TrialFiles, shown_of
+from sweeps.show import notes, overview, tables
+from sweeps.show.figures import axes, figures, picture
+from sweeps.show.figures.drawing import Figure
+from sweeps.show.figures.figure_data import FigureData
+from sweeps.show.findings import Findings
+from sweeps.show.page import report
+from sweeps.show.print.print_table import render_table
+from sweeps.show.raw_table import raw_table
+from sweeps.show.scales import scale_of
+from sweeps.show.terminal import live, solutions
+from sweeps.show.terminal.lines import View
+from sweeps.show.terminal.status import show_status
+from sweeps.show.trials import TrialFiles, shown_of
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Point, State
 from sweeps.trial.metrics import METRICS, SYSTEM_METRICS, MetricsLine

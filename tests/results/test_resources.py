@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from sweeps.record.study import StudySnapshot
-from sweeps.results.drawing import Figures
-from sweeps.results.figure_data import FigureData
-from sweeps.results.figures import build_figures
-from sweeps.results.findings import Findings
-from sweeps.results.trials import TrialFiles
+from sweeps.show.figures.drawing import Figures
+from sweeps.show.figures.figure_data import FigureData
+from sweeps.show.figures.figures import build_figures
+from sweeps.show.findings import Findings
+from sweeps.show.trials import TrialFiles
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 from sweeps.trial.metrics import SYSTEM_METRICS, MetricsLine

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from sweeps.results.scales import Scale, scale_of
+from sweeps.show.scales import Scale, scale_of
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ from plotly import graph_objects as go
 
 from sweeps.record import definition
 from sweeps.record.study import TrialRecord
-from sweeps.results import report, scaling_page
-from sweeps.results.findings import Findings
-from sweeps.results.scaling import Count, Sample, Scaling, Size, compare, parse_size
-from sweeps.results.scaling_study import measure_scaling
-from sweeps.results.tables import GAP, Paragraph
-from sweeps.results.terminal import show_scaling
-from sweeps.results.theme import apply_colors, colors
-from sweeps.study.reading import read_study
+from sweeps.show.findings import Findings
+from sweeps.show.page import report, scaling_page
+from sweeps.show.page.theme import apply_colors, colors
+from sweeps.show.scaling import Count, Sample, Scaling, Size, compare, parse_size
+from sweeps.show.scaling_study import measure_scaling
+from sweeps.show.tables import GAP, Paragraph
+from sweeps.show.terminal.lines import show_scaling
+from sweeps.study.folder.reading import read_study
 from sweeps.trial.folder import MetricsLine, TrialFolder
 from sweeps.trial.job import Outcome, Point, State
 from sweeps.trial.metrics import SYSTEM_METRICS as FIRST

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.errors import UserError
-from sweeps.results.scaling_table import read_table
+from sweeps.base.errors import UserError
+from sweeps.show.print.scaling_table import read_table
 from tests.command_lines import sweeps
 
 GOOD = "gpus,epoch_time\n1,10\n2,5\n"

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sweeps.errors import Outage
+from sweeps.base.errors import Outage
 from sweeps.record import driver_status
 from sweeps.record.driver_status import DriverStatus
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.results.findings import Findings
-from sweeps.results.status import _explain_wait, show_status
-from sweeps.results.terminal import View, escape_unencodable, tally
+from sweeps.show.findings import Findings
+from sweeps.show.terminal.lines import View, escape_unencodable, tally
+from sweeps.show.terminal.status import _explain_wait, show_status
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 
@@ -257,7 +257,9 @@ def test_closing_counts_the_trials_on_the_front(view: View) -> None:
 
 def test_study_continues_after_the_output_is_closed() -> None:
     """Close the output, as `| head` does, and `| tee log` at Ctrl-C."""
-    code = "from sweeps.results.terminal import View; v = View(); [v.say('x' * 9999) for _ in range(99)]; print('end')"
+    code = (
+        "from sweeps.show.terminal.lines import View; v = View(); [v.say('x' * 9999) for _ in range(99)]; print('end')"
+    )
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, check=False)

@@ -16,23 +16,23 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 from rich.console import Console
 
+from sweeps.base.errors import Infeasible, UserError
 from sweeps.choose import Chooser
-from sweeps.errors import Infeasible, UserError
+from sweeps.hydra.settings import SweeperConf
 from sweeps.launchers.contract import TrialLauncher
-from sweeps.record.grammar import parse
 from sweeps.record.study import Added, StudySnapshot, TrialRecord
 from sweeps.record.writer import Record
-from sweeps.results.terminal import View
-from sweeps.settings import SweeperConf
-from sweeps.study.choosing import Choosing
-from sweeps.study.loop import Loop
-from sweeps.study.starter import Starter
-from sweeps.study.stop import Stop
-from sweeps.study.watchers import Watchers
+from sweeps.show.terminal.lines import View
+from sweeps.space.grammar import parse
+from sweeps.study.run.choosing import Choosing
+from sweeps.study.run.loop import Loop
+from sweeps.study.run.starter import Starter
+from sweeps.study.run.stop import Stop
+from sweeps.study.run.watchers import Watchers
 from sweeps.trial import Trial, folder
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Outcome, Point, Request, State
-from sweeps.trial.process import outcome_of_error, outcome_of_return
+from sweeps.trial.run.process import outcome_of_error, outcome_of_return
 
 Acts = Generator[None, None, Outcome]
 Script = Callable[[Job], Acts]
@@ -60,7 +60,7 @@ def fake_time() -> Iterator[Clock]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sweeps.trial.folder.now", clock)
         patch.setattr("sweeps.trial.now", clock)
-        patch.setattr("sweeps.looks.LOOKS_PER_S", 1e9)
+        patch.setattr("sweeps.base.looks.LOOKS_PER_S", 1e9)
         yield clock
 
 

@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 import sweeps
-from sweeps.errors import UserError
+from sweeps.base.errors import UserError
 from sweeps.record.definition import Definition
 from sweeps.record.trial_config import read_values
-from sweeps.results.report import write
+from sweeps.show.page.report import write
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.metrics import MetricsLine

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.record.study import TrialRecord
-from sweeps.study.attempt import give_up_reason, may_be_reopened, may_resume
+from sweeps.study.run.attempt import give_up_reason, may_be_reopened, may_resume
 from sweeps.trial.job import Outcome, State
 
 LOST = Outcome(State.LOST, "its node failed", started_at=1.0, ended_at=601.0)

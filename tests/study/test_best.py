@@ -10,11 +10,11 @@ import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import open_dict
 
-from sweeps.errors import UserError
+from sweeps.after import best, refit
+from sweeps.base.errors import UserError
 from sweeps.record.definition import Definition
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.results import solutions
-from sweeps.study import best, refit
+from sweeps.show.terminal import solutions
 from sweeps.trial.job import Outcome, Point, State
 from tests.command_lines import SWEEP, environment
 from tests.trainers.config.composing import CONF, check

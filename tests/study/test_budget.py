@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from sweeps.settings import SweeperConf
-from sweeps.study.budget import Budget, predict_seconds
+from sweeps.hydra.settings import SweeperConf
+from sweeps.study.run.budget import Budget, predict_seconds
 from sweeps.trial.job import Job, Outcome, Point, State
 from tests.study.conftest import MakeStudy
 from tests.study.fake_launcher import Acts, Clock, Drive, FakeLauncher, Script, begin, by_trial, ends, trains

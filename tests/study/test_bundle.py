@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.errors import UserError
-from sweeps.study.bundle import Bundle, configuration, describe_package_differences, unpack
-from sweeps.study.code import tracked_files
+from sweeps.after.bundle import Bundle, configuration, describe_package_differences, unpack
+from sweeps.base.errors import UserError
+from sweeps.study.folder.code import tracked_files
 
 DESCRIBED = {"name": "s", "command": ["python", "app.py"], "folder": "."}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.study.closing import retry_lines
+from sweeps.study.run.closing import retry_lines
 from sweeps.trial.job import Outcome, State
 
 LIMIT, ON_NODES = {"mem_gb": 8.0, "nodes": 1.0}, {"mem_gb": 6.0, "nodes": 2.0}

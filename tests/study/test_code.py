@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.errors import UserError
-from sweeps.study import code as module
-from sweeps.study.code import keep, packages
-from sweeps.trial import copies
-from sweeps.trial.copies import Copies
+from sweeps.base.errors import UserError
+from sweeps.study.folder import code as module
+from sweeps.study.folder.code import keep, packages
+from sweeps.trial.run import copies
+from sweeps.trial.run.copies import Copies
 
 APP = {"app.py": "def main(cfg): ...\n", "lib/__init__.py": "", "lib/part.py": "VALUE = 1\n"}
 Keep = Callable[..., tuple[Copies | None, str]]

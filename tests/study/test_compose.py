@@ -13,14 +13,14 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 import trainers.config.schema  # noqa: F401 - registers the schema that conf/config.yaml starts from
-from sweeps.errors import UserError
-from sweeps.foreign_settings import adopt
-from sweeps.hydra_parts import call_target, set_output_dir
-from sweeps.record.grammar import parse
-from sweeps.settings import SweeperConf
-from sweeps.study.compose import Composer, check, processes
-from sweeps.study.mistakes import explain
-from sweeps.study.typed_space import in_space, read_space
+from sweeps.base.errors import UserError
+from sweeps.hydra.foreign_settings import adopt
+from sweeps.hydra.mistakes import explain
+from sweeps.hydra.parts import call_target, set_output_dir
+from sweeps.hydra.settings import SweeperConf
+from sweeps.space.grammar import parse
+from sweeps.study.plan.compose import Composer, check, processes
+from sweeps.study.plan.typed_space import in_space, read_space
 from sweeps.trial.job import Point
 from trainers.config import largest_batch
 

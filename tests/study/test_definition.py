@@ -10,13 +10,13 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from sweeps.errors import UserError
-from sweeps.files import CorruptFile
-from sweeps.hydra_functions import extend_grammar
+from sweeps.base.errors import UserError
+from sweeps.base.files import CorruptFile
+from sweeps.hydra.functions import extend_grammar
+from sweeps.hydra.settings import SweeperConf
 from sweeps.record.definition import Definition, define, read, resume_line, sweeps_line, write_or_check
-from sweeps.record.grammar import parse
-from sweeps.settings import SweeperConf
-from sweeps.study.choosing import total
+from sweeps.space.grammar import parse
+from sweeps.study.run.choosing import total
 
 GRID = {"sampler": {"_target_": "optuna.samplers.GridSampler"}}
 SEARCH = {"sampler": {"_target_": "optuna.samplers.TPESampler"}, "n_trials": 5}

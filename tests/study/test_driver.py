@@ -17,11 +17,11 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.types import HydraContext
 
 from sweeps import __main__ as commands
-from sweeps.errors import ExitCode, UserError
-from sweeps.files import Lock, holder
+from sweeps.base.errors import ExitCode, UserError
+from sweeps.base.files import Lock, holder
 from sweeps.record.study import StudySnapshot
-from sweeps.results import report
-from sweeps.study.driver import Driver
+from sweeps.show.page import report
+from sweeps.study.run.driver import Driver
 from sweeps.trial.job import Job, Outcome, State
 from tests.study.fake_launcher import Acts, Clock, FakeLauncher, begin, by_trial, ends, trains
 

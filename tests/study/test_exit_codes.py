@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from sweeps.errors import ExitCode, UserError
-from sweeps.study.driver import Driver
+from sweeps.base.errors import ExitCode, UserError
+from sweeps.study.run.driver import Driver
 from sweeps.trial.job import Outcome, State
 from tests.command_lines import ROOT
 from tests.study.fake_launcher import Clock, FakeLauncher, Script, by_trial, ends, trains

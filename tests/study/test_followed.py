@@ -3,7 +3,7 @@
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from sweeps.record.followed import by_default, followed, source, written
+from sweeps.hydra.followed import by_default, followed, source, written
 
 CONFIG = """
 trainer: {nodes: "${nodes}", lost: "${gone}", self: "${trainer.self}"}

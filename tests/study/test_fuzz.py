@@ -19,10 +19,10 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.errors import UserError
-from sweeps.files import CorruptFile, Lock
+from sweeps.base.errors import UserError
+from sweeps.base.files import CorruptFile, Lock
 from sweeps.record.definition import Definition, read, write_or_check
-from sweeps.study.reading import read_study
+from sweeps.study.folder.reading import read_study
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Outcome, State
 from tests import command_lines as lines

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from sweeps.launchers.machine import Machine
+from sweeps.hydra.settings import LocalLauncherConf
+from sweeps.launchers.local.machine import Machine
 from sweeps.record.study import TrialRecord
-from sweeps.settings import LocalLauncherConf
-from sweeps.study.gpu_sharing import GpuSharing
+from sweeps.study.run.gpu_sharing import GpuSharing
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Outcome, State
 

@@ -7,10 +7,10 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 import trainers.config.schema  # noqa: F401 - what conf/config.yaml starts from
-from sweeps.foreign_names import own_names
-from sweeps.launchers import machine
-from sweeps.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf
-from sweeps.study import help as sweeps_help
+from sweeps.hydra.foreign_names import own_names
+from sweeps.hydra.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf
+from sweeps.launchers.local import machine
+from sweeps.study.plan import help as sweeps_help
 from tests.command_lines import ROOT
 
 Compose = Callable[..., DictConfig]

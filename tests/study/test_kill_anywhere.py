@@ -18,15 +18,15 @@ from typing import Any
 import pytest
 
 from sweeps import __main__ as commands
+from sweeps.analysis.configurations import best
+from sweeps.base.files import read_json
 from sweeps.choose.repeats import Seeds
-from sweeps.files import read_json
-from sweeps.record.configurations import best
 from sweeps.record.definition import Definition
-from sweeps.record.space import canonical
 from sweeps.record.study import TrialRecord
-from sweeps.study.requests import Requests
+from sweeps.space.space import canonical
+from sweeps.study.run.requests import Requests
 from sweeps.trial.job import Job, Outcome, Point, State
-from sweeps.trial.process import outcome_of_error, outcome_of_return
+from sweeps.trial.run.process import outcome_of_error, outcome_of_return
 from tests.study.fake_launcher import SILENT, Acts, Clock, Drive, FakeLauncher, Script, Study, begin, fake_time
 
 MOMENTS, STUDIES = 200, 10

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from sweeps.errors import UserError
-from sweeps.record.grammar import space_of
-from sweeps.record.listed import removed_point
-from sweeps.record.space import canonical
-from sweeps.settings import SweeperConf
-from sweeps.study.listed_points import read_listed
+from sweeps.base.errors import UserError
+from sweeps.hydra.settings import SweeperConf
+from sweeps.space.grammar import space_of
+from sweeps.space.listed import removed_point
+from sweeps.space.space import canonical
+from sweeps.study.plan.listed_points import read_listed
 from sweeps.trial.job import Point
 from tests.command_lines import rows, run, theirs
 from tests.study.test_search_space import space

@@ -470,7 +470,7 @@ def test_a_misspelt_objective_stops_the_study_at_its_first_trial(
 def returns_nothing(job: Job) -> Acts:
     begin(job)
     yield
-    from sweeps.trial.process import outcome_of_return
+    from sweeps.trial.run.process import outcome_of_return
 
     job.attempt_folder.close(outcome_of_return(None, job.objective, None))
     return SILENT

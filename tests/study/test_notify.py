@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.errors import UserError
-from sweeps.study import notify
+from sweeps.base.errors import UserError
+from sweeps.study.run import notify
 from sweeps.trial.job import Outcome, State
 from tests.study.fake_launcher import Clock, FakeLauncher, by_trial, ends, trains
 from tests.study.test_driver import Run, drivers, run  # noqa: F401 - fixtures

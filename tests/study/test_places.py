@@ -9,10 +9,10 @@ import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from sweeps.hydra.settings import SweeperConf
 from sweeps.record.definition import Definition, write_or_check
 from sweeps.record.place import another_study, resume_line
-from sweeps.settings import SweeperConf
-from sweeps.study.naming import Naming, name_study
+from sweeps.study.plan.naming import Naming, name_study
 from tests import command_lines as lines
 
 TIME = "${now:%S%f}"

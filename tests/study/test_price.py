@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.hydra.settings import SweeperConf
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.settings import SweeperConf
-from sweeps.study import price
+from sweeps.study.plan import price
 from sweeps.trial.job import Outcome, Request, State
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.errors import UserError
+from sweeps.after import removal
+from sweeps.base.errors import UserError
 from sweeps.record.place import unpack_line
-from sweeps.study import removal
 
 
 def test_archived_study_is_packed_whole_and_its_folder_is_removed(tmp_path: Path) -> None:

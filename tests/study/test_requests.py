@@ -9,9 +9,9 @@ import pytest
 
 from sweeps.choose import manual
 from sweeps.choose.repeats import Seeds
+from sweeps.hydra.settings import SweeperConf
 from sweeps.record.study import StudySnapshot
-from sweeps.settings import SweeperConf
-from sweeps.study.requests import Requests
+from sweeps.study.run.requests import Requests
 from tests.command_lines import GRID, rows, run, theirs
 from tests.study.conftest import MakeStudy
 

@@ -8,10 +8,10 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from sweeps.errors import UserError
-from sweeps.hydra_functions import extend_grammar
-from sweeps.record.grammar import parse, parse_condition
-from sweeps.record.space import Interval, SearchSpace, canonical
+from sweeps.base.errors import UserError
+from sweeps.hydra.functions import extend_grammar
+from sweeps.space.grammar import parse, parse_condition
+from sweeps.space.space import Interval, SearchSpace, canonical
 
 extend_grammar()
 PARSER = OverridesParser.create()

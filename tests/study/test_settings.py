@@ -3,8 +3,8 @@
 import pytest
 from omegaconf import OmegaConf
 
-from sweeps.errors import UserError
-from sweeps.settings import SlurmLauncherConf, SweeperConf, read, suggest_setting
+from sweeps.base.errors import UserError
+from sweeps.hydra.settings import SlurmLauncherConf, SweeperConf, read, suggest_setting
 
 
 @pytest.mark.parametrize(

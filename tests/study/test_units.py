@@ -2,7 +2,7 @@
 
 import pytest
 
-from sweeps.study.units import advise_number
+from sweeps.hydra.units import advise_number
 
 WHOLE, ANY = True, False
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.study.attempt import Attempt
-from sweeps.study.watchers import Watchers
+from sweeps.study.run.attempt import Attempt
+from sweeps.study.run.watchers import Watchers
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Request, State
 from sweeps.trial.metrics import SYSTEM_METRICS, MetricsLine

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from sweeps.errors import UserError
-from sweeps.hydra_functions import extend_grammar
-from sweeps.study.written_space import words_of, words_of_grid
+from sweeps.base.errors import UserError
+from sweeps.hydra.functions import extend_grammar
+from sweeps.space.written_space import words_of, words_of_grid
 from tests.study.test_search_space import PARSER, space
 
 extend_grammar()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
-from sweeps.results.findings import Findings
-from sweeps.results.studies import ComparedStudy
+from sweeps.show.findings import Findings
+from sweeps.show.page.studies import ComparedStudy
 from sweeps.tracking import comparison_view, pages
 from sweeps.tracking.run_data import logarithms
 from sweeps.tracking.study_view import StudyView

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
-from sweeps.results import report
-from sweeps.results.studies import compare
+from sweeps.show.page import report
+from sweeps.show.page.studies import compare
 from sweeps.tracking import comparison_view
 from sweeps.tracking.pages import studies_path
 from sweeps.tracking.tracker import Tracker

@@ -9,8 +9,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 import trainers.config.schema  # noqa: F401 - registers the schema that conf/config.yaml starts from
-from sweeps.trial import facts
 from sweeps.trial.folder import TrialFolder
+from sweeps.trial.machine import facts
 from tests.tracking.studies import complete, finish, new_row, open_tracker, runs, summary_of
 
 ROOT = Path(__file__).parents[2]

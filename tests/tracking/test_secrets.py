@@ -15,9 +15,9 @@ import yaml
 from mlflow import MlflowClient
 from omegaconf import OmegaConf
 
-from sweeps.errors import UserError
+from sweeps.base.errors import UserError
+from sweeps.base.secrets import has_password, mask_value, refuse_typed, without_password
 from sweeps.record.definition import shared
-from sweeps.secrets import has_password, mask_value, refuse_typed, without_password
 from sweeps.tracking.artifacts import copy_for_show
 from sweeps.tracking.store import QUIET, artifacts_of
 from sweeps.tracking.tracker import Tracker

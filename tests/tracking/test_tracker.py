@@ -18,12 +18,13 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
-from sweeps.errors import UserError
-from sweeps.record import costs
+from sweeps.analysis import costs
+from sweeps.base.errors import UserError
 from sweeps.record.fold import trial_as_json
 from sweeps.record.study import TrialRecord
-from sweeps.results import report, tables
-from sweeps.results.tables import GAP
+from sweeps.show import tables
+from sweeps.show.page import report
+from sweeps.show.tables import GAP
 from sweeps.tracking.store import QUIET, first_line
 from sweeps.tracking.tracker import Tracker
 from sweeps.tracking.trial_run import TrialRun
@@ -620,7 +621,7 @@ def test_picture_that_cannot_be_drawn_affects_no_other_upload(
     def odd(summary: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("sweeps.results.picture.render_picture", odd)
+    monkeypatch.setattr("sweeps.show.figures.picture.render_picture", odd)
     tracker, row = open_tracker(store, tmp_path / "s"), new_row(tmp_path / "s", 0)
     tracker.start_trial(row, [])
     finish(tracker, summary_of(tmp_path / "s", complete(row)))

@@ -9,7 +9,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from sweeps.trial import gpus
+from sweeps.trial.machine import gpus
 from tests.trainers.recorder import Recorder, compose, without_times
 from trainers import distribution
 from trainers.data import dataset as data

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from sweeps.launchers.fork_server import _MEMORY_WORDS
+from sweeps.launchers.local.fork_server import _MEMORY_WORDS
 from sweeps.trial.job import World
 from tests.composing import CONF
 from tests.trainers.recorder import Recorder, compose
-from trainers import largest_batch
-from trainers.batch_search import MOST_TRIES, Estimate, Try, first_size
-from trainers.batch_search import next_size as next_of
+from trainers.batch import largest_batch
+from trainers.batch.batch_search import MOST_TRIES, Estimate, Try, first_size
+from trainers.batch.batch_search import next_size as next_of
+from trainers.batch.largest_batch import find
 from trainers.config import largest_batch as kept
 from trainers.data.arrays import Data
-from trainers.largest_batch import find
 from trainers.subprocess_run import OutOfMemory, run_in_subprocess
 
 LIMITS: list[tuple[int, int, int, int]] = [  # the largest size that fits, start, unit and most

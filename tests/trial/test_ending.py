@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-_END = "import atexit, threading, time\nfrom sweeps.trial import ending\nending._LIMIT_S = 0.5\n"
+_END = "import atexit, threading, time\nfrom sweeps.trial.run import ending\nending._LIMIT_S = 0.5\n"
 
 
 @pytest.mark.parametrize(

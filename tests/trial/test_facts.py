@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.trial import Trial, World, facts
+from sweeps.trial import Trial, World
 from sweeps.trial.folder import TrialFolder
+from sweeps.trial.machine import facts
 
 
 def test_machine_versions_and_used_settings(tmp_path: Path) -> None:

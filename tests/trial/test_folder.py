@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from sweeps.files import CorruptFile, holder
+from sweeps.base.files import CorruptFile, holder
 from sweeps.record.trial_config import config_folders, read_overrides, read_values
 from sweeps.trial import Trial
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Request, State
+from sweeps.trial.machine.usage import Usage, measure
 from sweeps.trial.metrics import SYSTEM_METRICS, MetricsLine, MetricsReader
-from sweeps.trial.usage import Usage, measure
 
 LINES = [MetricsLine(step, 1.5 * step, {"loss": 1 / (step + 1)}) for step in range(3)]
 END = Outcome(State.COMPLETED, objective=[0.5], metrics={"loss": 0.5}, seconds={"training": 1.0})

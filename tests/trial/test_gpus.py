@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweeps.trial import Trial, gpus
+from sweeps.trial import Trial
 from sweeps.trial.folder import TrialFolder
+from sweeps.trial.machine import gpus
 
 _JAX = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from sweeps.trial.program import Program
+from sweeps.trial.run.program import Program
 from tests.command_lines import APPS, GRID, Done, end, finish, run, run_all, start_afresh
 
 APP = str(APPS / "program_app.py")

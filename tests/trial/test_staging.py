@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.errors import UserError
-from sweeps.files import Lock
+from sweeps.base.errors import UserError
+from sweeps.base.files import Lock
 from sweeps.trial import staged
-from sweeps.trial.staging import STAGED, staging
+from sweeps.trial.run.staging import STAGED, staging
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_paths_below_staged_folders_lead_to_the_copies(disk: Path) -> None:
 
 READ = """
 import sys
-from sweeps.trial.staging import staged, staging
+from sweeps.trial.run.staging import staged, staging
 with staging(["data"]):
     print(staged("data").stat().st_ino, flush=True)
     sys.stdin.read()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.trial import facts
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Request, State
+from sweeps.trial.machine import facts
 from sweeps.trial.metrics import SYSTEM_METRICS, MetricsLine
 
 FAKES = Path(__file__).parents[1] / "fakes"
@@ -18,7 +18,7 @@ CPU, MEMORY = "system/cpu_utilization_percentage", "system/memory_usage_megabyte
 SAMPLE = """
 import subprocess, sys, time
 from pathlib import Path
-from sweeps.trial.system_metrics import sampling
+from sweeps.trial.machine.system_metrics import sampling
 from sweeps.trial.folder import TrialFolder
 with sampling(TrialFolder(Path(sys.argv[1])), float(sys.argv[2])):
     exec(sys.argv[3])

@@ -19,7 +19,7 @@ from trainers import parallel, schedules
 from trainers.config import ranges
 from trainers.data.listing import cache_folder
 
-FINDS = "trainers.largest_batch.find"
+FINDS = "trainers.batch.largest_batch.find"
 HERE = "hydra_plugins.sweepyard.LocalLauncher"
 """The launcher whose trials run on the machine of the command."""
 SLURM = "hydra_plugins.sweepyard.SlurmLauncher"
@@ -37,7 +37,7 @@ class TooLarge(ValueError):
     """A batch that does not fit here according to a search, in a configuration without other errors."""
 
     infeasible = True
-    """Because a study skips such a trial and continues: sweeps/study/compose.py."""
+    """Because a study skips such a trial and continues: sweeps/study/plan/compose.py."""
 
 
 def check(cfg: Any, rows: int | None) -> None:
@@ -201,7 +201,7 @@ def _gpus(visible: str | None) -> str | None:
     """Return name and memory of the GPUs in `visible`, a value of CUDA_VISIBLE_DEVICES."""
     import pynvml
 
-    from sweeps.trial import gpus
+    from sweeps.trial.machine import gpus
 
     try:
         names = gpus.names_here() if visible is None else gpus.names_in(visible)

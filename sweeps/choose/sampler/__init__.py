@@ -25,8 +25,8 @@ from sweeps.choose.sampler.outcomes import ConfigurationOutcomes, is_blamed, is_
 from sweeps.choose.sampler.own_space import MAX_PRUNED, OwnSpace
 from sweeps.choose.surrogate import MIN_RESULTS, Surrogate
 from sweeps.choose.warm_start import EarlierTrial
-from sweeps.record.space import SearchSpace, canonical
 from sweeps.record.study import By, StudySnapshot, TrialRecord
+from sweeps.space.space import SearchSpace, canonical
 from sweeps.trial.job import Outcome, Point, State
 
 _MAX_CURVES = 200  # newest completed trials whose curves count, because the cost grows with their number

@@ -18,10 +18,10 @@ from hydra.errors import InstantiationException
 from optuna.pruners import BasePruner, HyperbandPruner
 from optuna.samplers import BaseSampler, CmaEsSampler, QMCSampler, TPESampler
 
-from sweeps.errors import UserError
-from sweeps.hydra_parts import call_target
-from sweeps.record.space import SearchSpace, text_of
-from sweeps.wording import reason
+from sweeps.base.errors import UserError
+from sweeps.base.wording import reason
+from sweeps.hydra.parts import call_target
+from sweeps.space.space import SearchSpace, text_of
 
 _LEAST: Mapping[type, Mapping[str, int]] = {
     BaseSampler: {"seed": 0},

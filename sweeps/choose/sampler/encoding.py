@@ -7,8 +7,8 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from sweeps.record.parameters import literal
-from sweeps.record.space import Choice, Interval, Parameter, SearchSpace
+from sweeps.space.parameters import literal
+from sweeps.space.space import Choice, Interval, Parameter, SearchSpace
 from sweeps.trial.job import Point, Value
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 
-from sweeps.errors import UserError
+from sweeps.base.errors import UserError
 
 _ADVICE = (
     "Correct its code and type the command again with hydra.sweeper.extend=true, or type another setting and another "

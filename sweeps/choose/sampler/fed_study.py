@@ -16,8 +16,8 @@ from sweeps.choose.sampler.faults import Kind, explain_faults, fault
 from sweeps.choose.sampler.outcomes import ConfigurationOutcomes, is_blamed, is_placeholder
 from sweeps.choose.sampler.pickled import checked
 from sweeps.choose.warm_start import EarlierTrial
-from sweeps.record.space import canonical
 from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.space.space import canonical
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 

@@ -9,8 +9,8 @@ from optuna.trial import create_trial
 
 from sweeps.choose.sampler.encoding import Encoding
 from sweeps.record.replicates import by_first, verdict
-from sweeps.record.space import SearchSpace
 from sweeps.record.study import MIN_FOR_IMPORTANCE, StudySnapshot
+from sweeps.space.space import SearchSpace
 from sweeps.trial.job import State
 
 _MAX_TREES, _MIN_TREES, _MAX_WORK = 64, 8, 12_800  # work: trees times trials; 64 trees of 1,000 trials take 30 seconds

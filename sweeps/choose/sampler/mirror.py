@@ -10,14 +10,14 @@ from optuna.storages import BaseStorage, get_storage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from sqlalchemy.exc import ArgumentError
 
+from sweeps.base.errors import Outage, UserError
+from sweeps.base.secrets import without_password
 from sweeps.choose import Changes
 from sweeps.choose.sampler.encoding import choice_of, quiet_about_lists, true_distribution
 from sweeps.choose.sampler.fed_study import RUNS, read_reports
 from sweeps.choose.sampler.outcomes import BLAMED
-from sweeps.errors import Outage, UserError
-from sweeps.record.space import Interval, SearchSpace, canonical
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.secrets import without_password
+from sweeps.space.space import Interval, SearchSpace, canonical
 from sweeps.trial.job import State
 
 _OWNER = "sweepyard"  # attribute of a study in the storage: the folder of its study here

@@ -7,10 +7,10 @@ from typing import Any
 import optuna
 from optuna.distributions import CategoricalDistribution, IntDistribution, distribution_to_json
 
+from sweeps.base.errors import UserError
 from sweeps.choose.sampler.encoding import Encoding, quiet_about_lists
-from sweeps.errors import UserError
-from sweeps.record.parameters import literal
-from sweeps.record.space import COLLECTIONS, SearchSpace
+from sweeps.space.parameters import literal
+from sweeps.space.space import COLLECTIONS, SearchSpace
 from sweeps.trial.job import Point
 
 MAX_PRUNED = 200  # points that the function may leave out in a row

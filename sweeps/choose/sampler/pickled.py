@@ -5,7 +5,7 @@ import pickle
 from collections.abc import Mapping
 from typing import Any
 
-from sweeps.errors import UserError
+from sweeps.base.errors import UserError
 
 _MARK = "optimizer"  # as in the attributes cma:optimizer:0 and cma:optimizer:1, parts of one text
 _NUMBERS = {(f"numpy.{core}.multiarray", name) for core in ("_core", "core") for name in ("scalar", "_reconstruct")}

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from sweeps.errors import UserError
-from sweeps.settings import SlurmLauncherConf
+from sweeps.base.errors import UserError
+from sweeps.hydra.settings import SlurmLauncherConf
 
 _ROOT = Path(__file__).parents[3]  # of the package `sweeps`
 _TIMEOUT_S = 20

@@ -6,19 +6,20 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from sweeps.errors import UserError
+from sweeps.base.errors import UserError
+from sweeps.base.looks import Looks, RateLimit
+from sweeps.hydra.settings import SlurmLauncherConf, read
 from sweeps.launchers.contract import TrialLauncher
-from sweeps.launchers.slurm import driver_job, environment
-from sweeps.launchers.slurm.arrays import Arrays
-from sweeps.launchers.slurm.following import STARTS_PER_MIN, FollowedJobs
-from sweeps.launchers.slurm.jobs import JobTrials
-from sweeps.launchers.slurm.preview import preview
+from sweeps.launchers.slurm import environment
+from sweeps.launchers.slurm.follow.following import STARTS_PER_MIN, FollowedJobs
+from sweeps.launchers.slurm.follow.jobs import JobTrials
 from sweeps.launchers.slurm.queue import choose_cluster
-from sweeps.launchers.slurm.request import request
-from sweeps.launchers.slurm.submit import check_commands
-from sweeps.launchers.slurm.workers import WorkerTrials, check_request
-from sweeps.looks import Looks, RateLimit
-from sweeps.settings import SlurmLauncherConf, read
+from sweeps.launchers.slurm.script.preview import preview
+from sweeps.launchers.slurm.script.request import request
+from sweeps.launchers.slurm.script.submit import check_commands
+from sweeps.launchers.slurm.trials import driver_job
+from sweeps.launchers.slurm.trials.arrays import Arrays
+from sweeps.launchers.slurm.trials.workers import WorkerTrials, check_request
 from sweeps.trial.job import Job, Outcome, Request
 
 _TICK_S, _WARM_TICK_S = 0.2, 0.05  # the second with workers, because their trials are short

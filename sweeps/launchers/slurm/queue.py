@@ -23,10 +23,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweeps.errors import UserError
-from sweeps.files import CorruptFile, read_json, write_whole
+from sweeps.base.errors import UserError
+from sweeps.base.files import CorruptFile, read_json, write_whole
 from sweeps.launchers.slurm import shell
-from sweeps.launchers.slurm.listing import ENDED, JobInfo, Listing
+from sweeps.launchers.slurm.follow.listing import ENDED, JobInfo, Listing
 
 _SQUEUE = ["squeue", "--me", "--array", "--noheader", "--states=all", "--format=%i|%T|%r|%j"]
 _SACCT = ["sacct", "--noheader", "--parsable2", "--format=JobID,State,JobName"]

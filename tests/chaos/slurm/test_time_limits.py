@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.record.definition import find
-from sweeps.study.reading import read_study
+from sweeps.study.folder.reading import read_study
 from sweeps.trial.job import State
 from tests.chaos.faults import TRIALS, Study
 from tests.chaos.oracle import check

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.record.definition import find
-from sweeps.study.reading import read_study
+from sweeps.study.folder.reading import read_study
 from tests.chaos.faults import TRIALS, Study
 from tests.chaos.oracle import check
 from tests.chaos.slurm.test_random_faults_on_slurm import LAUNCHERS

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from lab import ScriptedSlurm, job_maker
 
-from sweeps.launchers.slurm import following
+from sweeps.hydra.settings import SlurmLauncherConf
+from sweeps.launchers.slurm.follow import following
 from sweeps.launchers.slurm.launcher import SlurmTrials
-from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import Job
 
 
@@ -42,5 +42,5 @@ def scripted_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedS
     """Return SLURM commands whose answers the test chooses, without a cluster."""
     # because a test may set the PATH too, and the test's monkeypatch restores the last value first
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
-    monkeypatch.setattr("sweeps.looks.LOOKS_PER_S", 1e9)
+    monkeypatch.setattr("sweeps.base.looks.LOOKS_PER_S", 1e9)
     return ScriptedSlurm(tmp_path / "bin")

@@ -18,11 +18,11 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.types import HydraContext
 from omegaconf import open_dict
 
-from sweeps.launchers.slurm.request import request
-from sweeps.settings import SlurmLauncherConf, read
-from sweeps.trial.app import pack_app
+from sweeps.hydra.settings import SlurmLauncherConf, read
+from sweeps.launchers.slurm.script.request import request
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Objective
+from sweeps.trial.run.app import pack_app
 
 _TAKE = r"""
 name=$(sed -n "s/^#SBATCH --job-name=//p" "$1"); last=$(sed -n "s/^#SBATCH --array=0-\([0-9]*\).*/\1/p" "$1")

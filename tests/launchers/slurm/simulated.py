@@ -11,9 +11,12 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from sweeps import looks
-from sweeps.launchers.slurm import arrays, following, jobs, launcher, limits, queue, watcher, workers
-from sweeps.launchers.slurm.submit import BusyError, RefusedError
+from sweeps.base import looks
+from sweeps.launchers.slurm import launcher, queue
+from sweeps.launchers.slurm.follow import following, jobs, watcher
+from sweeps.launchers.slurm.script import limits
+from sweeps.launchers.slurm.script.submit import BusyError, RefusedError
+from sweeps.launchers.slurm.trials import arrays, workers
 from sweeps.trial.folder import AttemptFolder, TrialFolder
 from sweeps.trial.job import Job, Outcome, State
 

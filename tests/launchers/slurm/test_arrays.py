@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from simulated import SimulatedSlurm, simulated_slurm
 
-from sweeps.launchers.slurm import limits
+from sweeps.hydra.settings import SlurmLauncherConf
 from sweeps.launchers.slurm.launcher import SlurmTrials
 from sweeps.launchers.slurm.queue import cancel_pending_and_dismiss_idle, jobs_of_attempts, living_jobs, read_ticket
-from sweeps.settings import SlurmLauncherConf
+from sweeps.launchers.slurm.script import limits
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Outcome, State
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from lab import ScriptedSlurm
 
+from sweeps.hydra.settings import SlurmLauncherConf
+from sweeps.launchers.slurm.follow.nodes import AvoidedNodes, node_of
 from sweeps.launchers.slurm.launcher import SlurmTrials
-from sweeps.launchers.slurm.nodes import AvoidedNodes, node_of
-from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import Job
 from sweeps.trial.nodes import UNPROVEN
 from tests.launchers.launcher_contract import exits

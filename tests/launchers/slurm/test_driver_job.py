@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from lab import ScriptedSlurm
 
-from sweeps.errors import UserError
-from sweeps.files import Lock
-from sweeps.launchers.slurm import driver_chain, driver_job
-from sweeps.launchers.slurm.driver_job import DriverJob, Launch, request, run_driver
+from sweeps.base.errors import UserError
+from sweeps.base.files import Lock
+from sweeps.hydra.settings import SlurmLauncherConf
 from sweeps.launchers.slurm.queue import read_job_id
-from sweeps.settings import SlurmLauncherConf
+from sweeps.launchers.slurm.trials import driver_chain, driver_job
+from sweeps.launchers.slurm.trials.driver_job import DriverJob, Launch, request, run_driver
 from tests.study.fake_launcher import FakeLauncher, Study, fake_time, trains
 
 WORDS = [sys.executable, "app.py", "-m"]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from lab import slurm, wait_for
 
-from sweeps.files import Holder, holder
-from sweeps.launchers.slurm.driver_chain import folders, job_of, living
+from sweeps.base.files import Holder, holder
 from sweeps.launchers.slurm.queue import living_jobs, read_job_id
+from sweeps.launchers.slurm.trials.driver_chain import folders, job_of, living
 from sweeps.trial.folder import TrialFolder
 from tests import command_lines as lines
 from tests.command_lines import APPS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from lab import cluster_sh, wait_for
 
-from sweeps.launchers.slurm.listing import JobInfo
+from sweeps.launchers.slurm.follow.listing import JobInfo
 from sweeps.launchers.slurm.queue import living_jobs
 from sweeps.trial.folder import TrialFolder
 from tests import command_lines as lines

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from lab import ScriptedSlurm
 
-from sweeps.launchers.slurm import ends
-from sweeps.launchers.slurm.ends import outcome_of_attempt, outcome_of_job, outcomes_in_worker
+from sweeps.launchers.slurm.follow import ends
+from sweeps.launchers.slurm.follow.ends import outcome_of_attempt, outcome_of_job, outcomes_in_worker
+from sweeps.launchers.slurm.follow.listing import ENDED, GONE, JobInfo
 from sweeps.launchers.slurm.launcher import SlurmTrials
-from sweeps.launchers.slurm.listing import ENDED, GONE, JobInfo
 from sweeps.trial.folder import AttemptFolder, TrialFolder
 from sweeps.trial.job import Job, Outcome, State
 from sweeps.trial.metrics import SYSTEM_METRICS, MetricsLine

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from lab import ScriptedSlurm
 
-from sweeps.errors import UserError
+from sweeps.base.errors import UserError
+from sweeps.hydra.settings import SlurmLauncherConf
 from sweeps.launchers.slurm import environment
 from sweeps.launchers.slurm.environment import check, module_lines
-from sweeps.launchers.slurm.request import parameters
-from sweeps.launchers.slurm.submit import submit, write_call
-from sweeps.settings import SlurmLauncherConf
+from sweeps.launchers.slurm.script.request import parameters
+from sweeps.launchers.slurm.script.submit import submit, write_call
 
 HOSTILE = 'x\'; touch "$HOME/broken"; $(touch broken) `touch broken` #'
 UNKNOWN = """Lmod has detected the following error: The following module(s) are unknown:

@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 from lab import ScriptedSlurm
 
-from sweeps.errors import UserError
-from sweeps.launchers.slurm import following, in_job, jobs, watcher
+from sweeps.base.errors import UserError
+from sweeps.hydra.settings import SlurmLauncherConf
+from sweeps.launchers.slurm.follow import following, jobs, watcher
+from sweeps.launchers.slurm.follow.listing import JobInfo
+from sweeps.launchers.slurm.inside import in_job
 from sweeps.launchers.slurm.launcher import SlurmTrials
-from sweeps.launchers.slurm.listing import JobInfo
 from sweeps.launchers.slurm.queue import Ticket, cancel_pending_and_dismiss_idle, living_jobs, name_of
-from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Job, Outcome, State
-from sweeps.trial.sent_job import SentJob
+from sweeps.trial.run.sent_job import SentJob
 
 MakeJob = Callable[..., Job]
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from lab import cluster_sh, job_maker, slurm, wait_for
 
+from sweeps.hydra.settings import SlurmLauncherConf
 from sweeps.launchers.slurm.launcher import SlurmTrials
 from sweeps.launchers.slurm.queue import read_job_id
-from sweeps.settings import SlurmLauncherConf
 from sweeps.trial import current_trial
 from sweeps.trial.job import Job, State
 from tests.launchers.launcher_contract import exits
@@ -129,7 +129,7 @@ def test_a_lost_process_ends_when_its_successor_starts(trials: SlurmTrials, make
 
 
 def test_held_job_and_pending_reason(trials: SlurmTrials, make_job: MakeJob, monkeypatch: Any, caplog: Any) -> None:
-    monkeypatch.setattr("sweeps.launchers.slurm.following._STUCK_S", 1.0)
+    monkeypatch.setattr("sweeps.launchers.slurm.follow.following._STUCK_S", 1.0)
     held = make_job(1, quick, additional_parameters={"hold": True})
     crowded = make_job(2, quick, nodes=4, additional_parameters={"begin": "now+1hour"})
     submit(trials, held, crowded)
@@ -147,7 +147,7 @@ def test_held_job_and_pending_reason(trials: SlurmTrials, make_job: MakeJob, mon
 def test_a_limit_on_submitted_jobs_is_a_reason_to_wait(
     trials: SlurmTrials, make_job: MakeJob, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("sweeps.launchers.slurm.following.BUSY_PAUSE_S", 0.5)
+    monkeypatch.setattr("sweeps.launchers.slurm.follow.following.BUSY_PAUSE_S", 0.5)
     first, second = (make_job(number, quick, qos="narrow") for number in (1, 2))
     assert trials.submit(first)
     time.sleep(0.2)
@@ -173,7 +173,7 @@ def test_array_parallelism(make_job: MakeJob, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_dead_controller_and_dead_accounting(trials: SlurmTrials, make_job: MakeJob, monkeypatch: Any) -> None:
-    monkeypatch.setattr("sweeps.launchers.slurm.following.BUSY_PAUSE_S", 1.0)
+    monkeypatch.setattr("sweeps.launchers.slurm.follow.following.BUSY_PAUSE_S", 1.0)
     before, during = make_job(1, train), make_job(2, quick)
     submit(trials, before)
     wait_for(running(before))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.launchers.slurm import mps
-from sweeps.trial import gpus
+from sweeps.launchers.slurm.script import mps
+from sweeps.trial.machine import gpus
 
 CONTROL = """#!/bin/sh
 echo "$* $(cat) $CUDA_VISIBLE_DEVICES $CUDA_MPS_PIPE_DIRECTORY $(stat -c %a $CUDA_MPS_PIPE_DIRECTORY/..)" >> {log}

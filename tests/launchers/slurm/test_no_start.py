@@ -3,8 +3,8 @@
 import pytest
 from omegaconf import DictConfig
 
-from sweeps.launchers.slurm.ends import outcome_of_attempt, outcome_of_job
-from sweeps.launchers.slurm.listing import JobInfo
+from sweeps.launchers.slurm.follow.ends import outcome_of_attempt, outcome_of_job
+from sweeps.launchers.slurm.follow.listing import JobInfo
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import State
 from tests.launchers.slurm.test_ends import attempt  # noqa: F401 - a fixture

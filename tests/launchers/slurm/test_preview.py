@@ -7,10 +7,10 @@ import pytest
 from lab import ScriptedSlurm
 from omegaconf import DictConfig, OmegaConf
 
-from sweeps.errors import UserError
+from sweeps.base.errors import UserError
+from sweeps.hydra.settings import SlurmLauncherConf
 from sweeps.launchers.slurm.launcher import SlurmTrials
-from sweeps.launchers.slurm.limits import minutes_in
-from sweeps.settings import SlurmLauncherConf
+from sweeps.launchers.slurm.script.limits import minutes_in
 
 START = "sbatch: Job 7 to start at 2026-11-24T22:11:45 using 1 processors on nodes lab1 in partition main"
 

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from lab import ScriptedSlurm, slurm, wait_for
 
-from sweeps.launchers.slurm import queue, watcher
-from sweeps.launchers.slurm.listing import GONE, JobInfo, Listing
+from sweeps.launchers.slurm import queue
+from sweeps.launchers.slurm.follow import watcher
+from sweeps.launchers.slurm.follow.listing import GONE, JobInfo, Listing
+from sweeps.launchers.slurm.follow.watcher import FollowedJob, Pace, Watcher
 from sweeps.launchers.slurm.queue import SlurmError, cancel, sacct, squeue
-from sweeps.launchers.slurm.watcher import FollowedJob, Pace, Watcher
 
 
 def run_job(*options: str) -> str:
@@ -84,7 +85,7 @@ def test_a_job_that_runs_in_the_accounting_alone_is_gone_in_the_end(
     scripted_slurm.say("sacct", """[ -e "$F/asked" ] && exit 1; touch "$F/asked"; echo '7|RUNNING|mine'""")  # once
     watcher, job = watch("mine", "7")
     for patience_s, expected in [(60.0, "RUNNING"), (60.0, "RUNNING"), (0.01, GONE)]:
-        monkeypatch.setattr("sweeps.launchers.slurm.watcher._RUNAWAY_S", patience_s)
+        monkeypatch.setattr("sweeps.launchers.slurm.follow.watcher._RUNAWAY_S", patience_s)
         watcher.update()
         time.sleep(0.1)
         assert job.info and job.info.state == expected

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from lab import ScriptedSlurm, wait_for
 
-from sweeps.launchers.slurm.in_job import world_of
+from sweeps.launchers.slurm.inside.in_job import world_of
 from sweeps.launchers.slurm.launcher import SlurmTrials
 from sweeps.trial import current_trial
 from sweeps.trial.job import Job, State, World

@@ -7,10 +7,10 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 import trainers.config.schema  # noqa: F401 - registers itself with Hydra
-from sweeps.errors import UserError
+from sweeps.base.errors import UserError
+from sweeps.hydra.settings import SlurmLauncherConf, read
 from sweeps.launchers.slurm.launcher import SlurmTrials
-from sweeps.launchers.slurm.request import parameters, request
-from sweeps.settings import SlurmLauncherConf, read
+from sweeps.launchers.slurm.script.request import parameters, request
 from sweeps.trial.job import Request
 
 ROOT = Path(__file__).parents[3]

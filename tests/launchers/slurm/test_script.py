@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig
 
-from sweeps.launchers.slurm.no_start import failed_line
-from sweeps.launchers.slurm.script import SETUP, lines_before_srun, setup_text
-from sweeps.settings import SlurmLauncherConf
+from sweeps.hydra.settings import SlurmLauncherConf
+from sweeps.launchers.slurm.follow.no_start import failed_line
+from sweeps.launchers.slurm.script.script import SETUP, lines_before_srun, setup_text
 
 OF_THE_JOB = {"SLURM_JOB_ID": "1", "SLURM_NTASKS": "2", "SLURM_MEM_PER_NODE": "5"}
 SOURCED = {"rc": "true\n[ -f nope ] && . nope\n", "typo": "true\n\nmodul load x\n", "ends": "true\nexit 4\n"}

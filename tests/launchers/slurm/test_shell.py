@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from lab import ScriptedSlurm
 
+from sweeps.hydra.settings import SlurmLauncherConf
 from sweeps.launchers.slurm import shell
 from sweeps.launchers.slurm.launcher import SlurmTrials
 from sweeps.launchers.slurm.queue import squeue
-from sweeps.launchers.slurm.request import parameters
-from sweeps.launchers.slurm.submit import RefusedError, submit, write_call
-from sweeps.settings import SlurmLauncherConf
+from sweeps.launchers.slurm.script.request import parameters
+from sweeps.launchers.slurm.script.submit import RefusedError, submit, write_call
 
 _NOT_SENT = (
     "JOB_NAME ARRAY_INX OUTPUT ERROR INPUT OPEN_MODE REQUEUE NO_REQUEUE EXPORT GET_USER_ENV SIGNAL WAIT "
@@ -114,9 +114,9 @@ def test_filters_of_the_shell_hide_no_job(
 def test_renamed_job_is_followed_by_its_id(
     scripted_slurm: ScriptedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_job: Any
 ) -> None:
-    monkeypatch.setattr("sweeps.launchers.slurm.following._LATE_S", {})
-    monkeypatch.setattr("sweeps.launchers.slurm.watcher._ABSENT_S", 0.0)
-    monkeypatch.setattr("sweeps.launchers.slurm.following._LISTING_S", 0.0)
+    monkeypatch.setattr("sweeps.launchers.slurm.follow.following._LATE_S", {})
+    monkeypatch.setattr("sweeps.launchers.slurm.follow.watcher._ABSENT_S", 0.0)
+    monkeypatch.setattr("sweeps.launchers.slurm.follow.following._LISTING_S", 0.0)
     trials = SlurmTrials(SlurmLauncherConf(trials_per_job=1, max_submissions_per_min=600), tmp_path / "study")
     job, other = make_job(0, print), make_job(1, print)
     for number, submitted in enumerate((job, other), start=1):

@@ -10,9 +10,9 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 import trainers.config.schema  # noqa: F401 - registers itself with Hydra
-from sweeps.errors import UserError
-from sweeps.launchers.slurm.request import parameters
-from sweeps.settings import SlurmLauncherConf, read
+from sweeps.base.errors import UserError
+from sweeps.hydra.settings import SlurmLauncherConf, read
+from sweeps.launchers.slurm.script.request import parameters
 from tests.command_lines import ROOT
 
 SITES = ROOT / "sweeps/conf/cluster"

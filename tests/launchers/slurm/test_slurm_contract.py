@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import pytest
 
+from sweeps.hydra.settings import SlurmLauncherConf
 from sweeps.launchers.slurm.launcher import SlurmTrials
-from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import Job, State
 from tests.launchers.launcher_contract import LauncherContract, raises, segfaults
 

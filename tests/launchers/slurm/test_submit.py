@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from lab import ScriptedSlurm
 
-from sweeps.files import CorruptFile, read_json
-from sweeps.launchers.slurm import submit as module
-from sweeps.launchers.slurm.in_job import main, print_safely
+from sweeps.base.files import CorruptFile, read_json
+from sweeps.hydra.settings import SlurmLauncherConf
+from sweeps.launchers.slurm.inside.in_job import main, print_safely
 from sweeps.launchers.slurm.queue import name_of, read_job_id
-from sweeps.launchers.slurm.request import parameters
-from sweeps.launchers.slurm.submit import BusyError, RefusedError, UnansweredError, submit, write_call
-from sweeps.settings import SlurmLauncherConf
+from sweeps.launchers.slurm.script import submit as module
+from sweeps.launchers.slurm.script.request import parameters
+from sweeps.launchers.slurm.script.submit import BusyError, RefusedError, UnansweredError, submit, write_call
 
 
 def send(attempt: Path, *call: Any) -> str:

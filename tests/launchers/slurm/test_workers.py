@@ -14,12 +14,14 @@ import cloudpickle
 import pytest
 from lab import ScriptedSlurm
 
-from sweeps.launchers.slurm import following, in_worker, watcher, workers
-from sweeps.launchers.slurm.in_worker import Worker
+from sweeps.hydra.settings import SlurmLauncherConf
+from sweeps.launchers.slurm.follow import following, watcher
+from sweeps.launchers.slurm.follow.listing import ENDED
+from sweeps.launchers.slurm.inside import in_worker
+from sweeps.launchers.slurm.inside.in_worker import Worker
 from sweeps.launchers.slurm.launcher import SlurmTrials
-from sweeps.launchers.slurm.listing import ENDED
 from sweeps.launchers.slurm.queue import read_ticket
-from sweeps.settings import SlurmLauncherConf
+from sweeps.launchers.slurm.trials import workers
 from sweeps.trial.job import Job, Outcome, State
 
 MakeJob = Callable[..., Job]

@@ -11,8 +11,8 @@ import psutil
 import pytest
 from lab import slurm, wait_for
 
+from sweeps.hydra.settings import SlurmLauncherConf
 from sweeps.launchers.slurm.launcher import SlurmTrials
-from sweeps.settings import SlurmLauncherConf
 from sweeps.trial import current_trial
 from sweeps.trial.job import Job, Outcome, State
 from tests.launchers.launcher_contract import check_sharing, shares_a_gpu

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from sweeps.errors import UserError
+from sweeps.base.errors import UserError
 from tests.trainers.config.composing import CONF, check, compose
 
 

@@ -9,7 +9,7 @@ import hydra
 import pytest
 from omegaconf import OmegaConf
 
-from sweeps.trial import gpus
+from sweeps.trial.machine import gpus
 from tests.trainers.config.composing import CONF, check, compose
 from trainers.config import largest_batch
 from trainers.config.largest_batch import TooLarge

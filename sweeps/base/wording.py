@@ -1,0 +1,107 @@
+"""Numbers and words in the terminal, on pages and in messages."""
+
+import math
+import re
+import struct
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from itertools import takewhile
+
+from sweeps.base.secrets import without_password
+
+_CONTROLS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)?|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+LONGEST = 100
+"""Maximum number of characters of a value in a line with other values."""
+_LONGEST_LINE = 500  # characters of an error in a summary
+
+
+def printable(words: str) -> str:
+    """Return the words without passwords, and without control characters of a terminal."""
+    return without_password(_CONTROLS.sub("", words))
+
+
+def reason(error: BaseException) -> str:
+    """Return the first words of an error, with its type unless the words of such an error say all."""
+    name = type(error).__name__
+    lines = [line.strip().rstrip(".") for line in str(error).splitlines() if line.strip(" .")]
+    if not lines:
+        return name
+    return lines[0] if isinstance(error, ImportError) else f"{name}: {lines[0]}"
+
+
+def one_line(words: str) -> str:
+    """Return an error of several lines in one line, without its middle if it is long. The whole error is in its log."""
+    return short(" ".join(words.split()), _LONGEST_LINE)
+
+
+def text(value: object, digits: int = 6) -> str:
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+
+
+def without_noise(value: object) -> object:
+    """Return a number of 32 bits with the fewest digits that mean it: 0.3 for 0.30000001192092896."""
+    if not isinstance(value, float) or not math.isfinite(value):
+        return value
+    with suppress(OverflowError):  # because the number needs 64 bits
+        if _as_32_bits(value) == value:
+            shortest = (float(f"{value:.{digits}g}") for digits in range(1, 10))
+            return next((number for number in shortest if _as_32_bits(number) == value), value)
+    return value
+
+
+def _as_32_bits(value: float) -> float:
+    (number,) = struct.unpack("f", struct.pack("f", value))
+    return float(number)
+
+
+def digits_of(values: Iterable[object]) -> int:
+    """Return how many digits of numbers in a column to show: four, or up to six if fewer would make two equal."""
+    different = {text(value): value for value in values}
+    for digits in (4, 5):
+        shorter = {text(value, digits) for value in different.values()}
+        is_in_full = not any("e+" in words for words in shorter - different.keys())  # because 1.2e+04 is for 12345.7
+        if len(shorter) == len(different) and is_in_full:
+            return digits
+    return 6
+
+
+def mean_text(mean: float, ends: tuple[float, float]) -> tuple[str, str]:
+    """Return a mean and its interval with as many digits as the interval's width supports: two of its half."""
+    low, high = ends
+    half = (high - low) / 2
+    if not (math.isfinite(half) and half > 0):
+        return text(mean), f"{text(low)} to {text(high)}"
+    digits = 1 - math.floor(math.log10(half))
+    if digits < 0 or digits > 6:  # of large numbers, and of differences that six digits do not show
+        return text(mean), f"{text(low)} to {text(high)}"
+    return f"{mean:.{digits}f}", f"{low:.{digits}f} to {high:.{digits}f}"
+
+
+def point_text(point: Mapping[str, object]) -> str:
+    """Return the values of a point with their keys: `optimizer=adam lr=0.001`."""
+    return " ".join(f"{key.lstrip('+')}={value}" for key, value in point.items())
+
+
+def duration(seconds: float) -> str:
+    """Return a time as h:min:s, with tenths below a minute: `0:00:07.5`, `1:02:05`."""
+    if seconds < 60:
+        return f"0:00:{seconds:04.1f}"
+    return f"{int(seconds // 3600)}:{int(seconds // 60 % 60):02}:{int(seconds % 60):02}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return the number with its noun: `1 trial`, `2 trials`."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def short_difference(words: str, others: str, limit: int = LONGEST) -> tuple[str, str]:
+    """Return two different texts shortened: their parts from shortly before the difference if they look the same."""
+    if short(words, limit) != short(others, limit):
+        return short(words, limit), short(others, limit)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(words, others, strict=False)))
+    start = max(0, same - limit // 4)
+    return f"…{short(words[start:], limit)}", f"…{short(others[start:], limit)}"
+
+
+def short(words: str, limit: int = 24) -> str:
+    return words if len(words) <= limit else f"{words[: limit // 2]}…{words[-limit // 2 + 1 :]}"

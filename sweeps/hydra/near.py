@@ -1,0 +1,84 @@
+"""The key or the choice that was likely meant by one that does not exist."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from omegaconf import DictConfig
+
+from sweeps.hydra.followed import GROUPS, source
+from sweeps.hydra.plain import content
+from sweeps.hydra.settings import FOREIGN_NAMES
+from sweeps.hydra.sweeper_settings import CHOSEN
+
+_WORDS_OF_CHOICES = {
+    "hydra/sweeper": {
+        "optuna": "bayes bayesian bayesopt bo bohb search hyperopt skopt smac tune sweep",
+        "grid": "gridsearch grid_search cartesian product all",
+    },
+    "hydra/launcher": {
+        "slurm": "sbatch srun submitit cluster hpc batch job jobs",
+        "local": "here machine laptop process processes multiprocessing parallel fork thread threads cpu gpu single",
+    },
+}
+"""Words that people type for choices of our groups."""
+
+
+def closest(word: str, words: Iterable[str]) -> str:
+    """Return the word that was likely meant, or an empty string. `adma` means adam, not adamax."""
+    words = [*words]
+    foreign = [name for name in words if name == FOREIGN_NAMES.get(word)]
+    matches = difflib.get_close_matches(word, words)
+    swapped = [match for match in matches if sorted(match) == sorted(word)]
+    return next(iter([*foreign, *swapped, *matches]), "")
+
+
+def near_choice(group: str, name: str, choices: Sequence[str]) -> str:
+    """Return the choice of a group that was likely meant, as typed; empty if there is none."""
+    if group == "hydra/sweeper":
+        for part in CHOSEN:
+            files = GROUPS.glob(f"sweeper/{part}/*.yaml")
+            if name in {file.stem for file in files} - {"default", "grid", "none"}:
+                return f"hydra/sweeper=optuna hydra/sweeper/{part}={name}"
+    for choice, words in _WORDS_OF_CHOICES.get(group, {}).items():
+        if name in words.split():
+            return f"{group}={choice}"
+    near = closest(name, [choice for choice in choices if choice != "basic"])
+    return near and f"{group}={near}"
+
+
+def advise_key(key: str, config: DictConfig) -> str:
+    """Return the key that was likely meant, or the keys of its section; empty if there are none."""
+    if near := near_key(key, config):
+        return f" Did you mean '{near}'?"
+    section = key.rpartition(".")[0]
+    siblings = [name for name in keys(config) if section and name.rpartition(".")[0] == section]
+    return f" Known here: {', '.join(siblings)}." if siblings else ""
+
+
+def near_key(key: str, config: DictConfig) -> str:
+    """Return the key that was likely meant; empty if none is near."""
+    names = [name for name in keys(config) if name.startswith("hydra.") == key.startswith("hydra.")]
+    section, _, last = key.rpartition(".")
+    siblings = [name for name in names if section and name.rpartition(".")[0] == section]
+    # In a section that exists only the last part is compared, because all keys share the others.
+    by_word = {name.rpartition(".")[2]: name for name in siblings} or {name: name for name in names}
+    word = last if siblings else key
+    same = [name for name in names if name.lower() == word.lower()]  # at the top level, or in another case
+    near = closest(word, by_word)
+    if same:
+        return same[0]
+    return source(config, by_word[near]) if near else ""
+
+
+def keys(config: DictConfig) -> list[str]:
+    """Return all keys of a configuration, its sections included, as dotted names."""
+    return _dotted(content(config))
+
+
+def _dotted(node: Any, prefix: str = "") -> list[str]:
+    names = []
+    for key, value in node.items() if isinstance(node, dict) else ():
+        if not str(key).startswith("_"):
+            names += [f"{prefix}{key}", *_dotted(value, f"{prefix}{key}.")]
+    return names

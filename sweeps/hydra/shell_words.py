@@ -1,0 +1,119 @@
+"""Words of a command line that a space split, and flags that were typed in place of keys."""
+
+import difflib
+import re
+import shlex
+from collections.abc import Collection, Container, Sequence
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+
+from sweeps.hydra.near import keys, near_key
+from sweeps.hydra.settings import suggest_setting
+
+_HAS_KEY = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*=.*", re.DOTALL)
+_NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?", re.IGNORECASE)
+_OPEN, _CLOSING = (",", "=", "[", "{", "(", ":"), (",", "=", "]", "}", ")", ":")
+_MULTIRUN = ("-m", "--multirun")
+
+
+def join_split(word: str, words: Sequence[str], config: DictConfig) -> str:
+    """Return the word that a space split in two or more, as typed in a shell; empty if no space split it.
+
+    `word` is the part that cannot be read.
+    """
+    if word not in words:
+        return ""
+    first, end = _bounds(words, words.index(word), keys(config))
+    parts = [part for part in words[first:end] if part]
+    groups = OmegaConf.select(config, "hydra.runtime.choices", default={})
+    joined = parts[0]
+    for part in parts[1:]:
+        joined += _separator(joined, part, groups) + part
+    joined = joined.strip(",")
+    if len(parts) < 2 or not _HAS_KEY.fullmatch(joined):
+        return ""
+    try:
+        override = OverridesParser.create().parse_override(joined)
+    except HydraException:
+        return ""
+    flag = sweep_flag(words) if override.is_sweep_override() else ""
+    return f"{flag}{shlex.quote(joined)}"
+
+
+def explain_flag(flag: str, words: Sequence[str], config: DictConfig) -> str:
+    """Return that a program has no such flag, and what to type: a key, or Hydra's flag for a sweep."""
+    name, sign, value = flag.lstrip("-").partition("=")
+    name = name.replace("-", "_")
+    problem = f"{flag}: there is no such flag"
+    if name.lower() == "m" or difflib.get_close_matches(name.replace("_", ""), ["multirun", "sweep"]):
+        return f"{problem}.\nFor a sweep, type: -m"
+    if difflib.get_close_matches(name, ["help"]):
+        return f"{problem}.\nFor all settings, type: --help"
+    after = words[words.index(flag) + 1 :]
+    if not sign and after and not after[0].startswith("-") and not _HAS_KEY.fullmatch(after[0]):
+        value = after[0]
+    typed = _as_key(name, value, config)
+    if not typed:
+        return f"{problem}.\nKeys are typed without dashes, as in lr=0.1; all are in --help"
+    is_of_sweep = typed.startswith(("hydra.", "hydra/"))
+    sweep = sweep_flag(words) if is_of_sweep else ""
+    return f"{flag}: a key is typed without dashes\nType: {sweep}{typed}"
+
+
+def sweep_flag(words: Sequence[str]) -> str:
+    """Return the flag that a sweep needs, with a space after it; empty if it was typed."""
+    return "" if any(flag in words for flag in _MULTIRUN) else "-m "
+
+
+def explain_order(word: str, line: Sequence[str]) -> str:
+    """Return that overrides are on both sides of a flag, which Hydra refuses, and the line with the flag first."""
+    flags = [flag for flag in line if flag in _MULTIRUN][:1]
+    others = [other for other in line[1:] if other not in _MULTIRUN]
+    typed = shlex.join(["python", line[0], *flags, *others])
+    return f"{word}: all keys are typed on one side of a flag.\nType: {typed}"
+
+
+def _as_key(name: str, value: str, config: DictConfig) -> str:
+    """Return the key that a flag of this name was likely meant for, with the value; empty if there is none."""
+    if name in ("launcher", "sweeper"):
+        return f"hydra/{name}={value}"
+    if name in ("dry_run", "dryrun"):
+        return "hydra.sweeper.preview=true"
+    names = [key for key in keys(config) if not key.startswith("hydra.")]
+    setting = "" if name in names else suggest_setting(name)
+    key = setting.removesuffix("=...") or near_key(name, config)
+    is_flag = isinstance(OmegaConf.select(config, key, throw_on_resolution_failure=False), bool) if key else False
+    if not value and is_flag:
+        value = "true"
+    return key and f"{key}={shlex.quote(value or '...')}"
+
+
+def _bounds(words: Sequence[str], index: int, names: Collection[str]) -> tuple[int, int]:
+    """Return the range of the words that belong together with the word of this index."""
+    first = index
+    is_key = words[index] in names and index + 1 < len(words) and not _HAS_KEY.fullmatch(words[index + 1])
+    while first > 0 and not is_key and not _HAS_KEY.fullmatch(words[first]):
+        first -= 1
+    end = index + 1
+    while end < len(words) and not _begins_another(words[end], words[end - 1]):
+        end += 1
+    return first, end
+
+
+def _begins_another(word: str, before: str) -> bool:
+    if word.startswith("-") and not _NUMBER.fullmatch(word.rstrip(",")):
+        return True
+    return bool(_HAS_KEY.fullmatch(word)) and not before.endswith(("{", "["))
+
+
+def _separator(before: str, after: str, groups: Container[str]) -> str:
+    """Return what a space between two parts of a word stands for."""
+    if before.endswith(_OPEN) or after.startswith(_CLOSING):
+        return ""
+    key, sign, value = before.partition("=")
+    if not sign:
+        return "="
+    are_numbers = _NUMBER.fullmatch(after.rstrip(",")) and _NUMBER.fullmatch(value.rpartition(",")[2])
+    return "," if are_numbers or key in groups else " "

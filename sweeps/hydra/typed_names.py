@@ -1,0 +1,45 @@
+"""Names as they were typed, because Hydra's grammar reads 2024_11_26 as 20241126, and 1e5 as 100000.0."""
+
+from dataclasses import fields
+from functools import cache
+from typing import Any
+
+from hydra.core.override_parser.types import Override
+
+from sweeps.hydra.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf
+
+_NUMBERS = (int, float, bool)  # also bool, because a study may be named true
+
+
+def keep(override: Override, line: str) -> None:
+    """Set the value of a setting that is a name, or a list of names, to the text in `line`, unless it is quoted."""
+    if override.key_or_group not in _text_settings() or override.is_sweep_override():
+        return
+    text = line.partition("=")[2].strip()
+    value: Any = override._value
+    if isinstance(value, _NUMBERS):
+        override._value = text
+    elif isinstance(value, list) and any(isinstance(name, _NUMBERS) for name in value):
+        override._value = _texts_of(value, text)
+
+
+def _texts_of(values: list[Any], text: str) -> list[Any]:
+    texts = text.strip("[]").split(",")
+    if len(texts) != len(values):  # because a quoted name has a comma
+        return values
+    pairs = zip(values, texts, strict=True)
+    return [typed.strip() if isinstance(value, _NUMBERS) else value for value, typed in pairs]
+
+
+@cache
+def _text_settings() -> set[str]:
+    """Return the settings whose values are texts: those of the sweeper and the launchers, and the experiment."""
+    texts = (str, str | None, list[str])
+    names = {"tracking.experiment"}
+    for section, kind in (
+        ("hydra.sweeper", SweeperConf),
+        ("hydra.launcher", LocalLauncherConf),
+        ("hydra.launcher", SlurmLauncherConf),
+    ):
+        names |= {f"{section}.{setting.name}" for setting in fields(kind) if setting.type in texts}
+    return names

@@ -1,0 +1,1 @@
+"""How jobs are followed from outside: squeue, sacct, and the files that jobs leave."""

@@ -1,0 +1,233 @@
+"""What the driver follows in SLURM: its jobs, the rate of its submissions, and the errors that may pass."""
+
+import logging
+import math
+import re
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sweeps.base.errors import Outage
+from sweeps.base.files import NO_ROOM, CorruptFile
+from sweeps.hydra.settings import SlurmLauncherConf
+from sweeps.launchers.slurm.follow.listing import ENDED, JobInfo, Listing
+from sweeps.launchers.slurm.follow.nodes import AvoidedNodes
+from sweeps.launchers.slurm.follow.watcher import FollowedJob, Watcher
+from sweeps.launchers.slurm.queue import SlurmError, Ticket, by_array, cancel, name_of, squeue, write_job_id
+from sweeps.launchers.slurm.script.lengths import Lengths
+from sweeps.launchers.slurm.script.request import PRIVATE, parameters
+from sweeps.launchers.slurm.script.script import SETUP
+from sweeps.launchers.slurm.script.submit import BusyError, UnansweredError, submit, write_setup
+from sweeps.trial.job import Job, Outcome, State
+
+log = logging.getLogger(__name__)
+
+BUSY_PAUSE_S = 10.0
+STARTS_PER_MIN = 10  # of jobs, because sites accept no more: docs/slurm.md
+_CATCH_UP_S = 0.3  # because the loop submits only a few times a second, and must still reach the rate limit
+_CANCEL_AGAIN_S = 20.0
+# By state: the delay with which another node's files, or the accounting's cancellations, become visible.
+_LATE_S = {"COMPLETED": 5.0, "FAILED": 5.0, "CANCELLED": 15.0}
+_STUCK_S = 60.0
+_LISTING_S = 10.0
+# Reasons that do not pass by themselves, unlike AssocMaxJobsLimit: https://slurm.schedmd.com/job_reason_codes.html
+_STUCK = re.compile(
+    "[Hh]eld|BadConstraints|NeverSatisfied|Partition(Down|Inactive|NodeLimit|TimeLimit)|PerJob|PerNode|"
+    "Not(Allowed|Satisfied)|Invalid(Account|QOS)"
+)
+
+
+class FollowedJobs:
+    """The driver's SLURM jobs, of trials and of workers: one watcher and one rate of submissions for all."""
+
+    def __init__(self, settings: SlurmLauncherConf) -> None:
+        self.jobs: dict[str, FollowedJob] = {}  # by name
+        self.watcher = Watcher(self.jobs, settings.poll_s)
+        self.over: list[tuple[int, Outcome]] = []  # trials that ended since the last poll
+        self.lengths = Lengths()
+        self._nodes = AvoidedNodes(settings.exclude)
+        self.busy = ""  # why SLURM accepts no jobs now
+        self._interval_s = 60 / settings.max_submissions_per_min
+        self._not_before = 0.0  # time of the next submission
+        self._starting: deque[FollowedJob] = deque()  # those that count as starts, and later ones
+        self._troubles: dict[str, str] = {}  # errors of files that are retried, by subject
+        self._listing: tuple[float, Listing] = (-math.inf, Listing())  # of an earlier driver's jobs
+
+    def close(self) -> None:
+        self.jobs.clear()
+        self.watcher.stop()
+
+    def listing(self) -> Listing:
+        """Return this user's jobs, at most 10 s old. Raises SlurmError."""
+        if time.monotonic() - self._listing[0] > _LISTING_S:
+            self._listing = time.monotonic(), squeue()
+        return self._listing[1]
+
+    def avoid(self, nodes: Mapping[str, str]) -> None:
+        """Let further jobs and pending ones exclude these nodes, which failed for these reasons."""
+        jobs = list(self.jobs.values())
+        pending = [job.id for job in jobs if job.id and job.info and job.info.state == "PENDING"]
+        self._nodes.update(nodes, by_array(pending))
+
+    def notes(self) -> list[str]:
+        """Return why trials wait, one line for each reason."""
+        jobs = list(self.jobs.values())
+        reasons = Counter(job.info.reason for job in jobs if job.info and job.info.state == "PENDING")
+        # SLURM's reason is None until it has looked at a new job.
+        lines = [f"{count} pending" + f": {reason}" * (reason != "None") for reason, count in reasons.most_common()]
+        troubles = list(self._troubles.values())
+        more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
+        outages = [
+            self.busy,  # not an outage, because a full queue comes and goes with each job
+            Outage(self.watcher.problem, "SLURM answers again"),
+            Outage("".join(troubles[:1]) + more, "the files of all trials are readable again"),
+        ]
+        lines += [self._nodes.note] if self._nodes.note else []
+        return lines + [outage for outage in outages if outage]
+
+    def report(self, number: int, end: Outcome) -> None:
+        self.over.append((number, end))
+        self.lengths.add(end)
+        self._troubles.pop(f"trial {number}", None)
+
+    @contextmanager
+    def retrying(self, subject: str) -> Iterator[None]:
+        """Note a file error under its subject, because it must not affect other trials and may pass."""
+        try:
+            yield
+        except (OSError, CorruptFile) as error:
+            self._troubles[subject] = f"{subject}: {error}; retrying"
+        else:
+            self._troubles.pop(subject, None)
+
+    def try_submit(self, job: Job, submit: Callable[[], bool]) -> bool:
+        """Return the result of `submit`. If the disk accepts no files, refuse the job; retry other file errors."""
+        with self.retrying(f"trial {job.number}"):
+            try:
+                return submit()
+            except OSError as error:
+                if error.errno not in NO_ROOM:
+                    raise
+                self.report(job.number, Outcome(State.REFUSED, f"its files cannot be written: {error}"))
+                return True
+        return False
+
+    def may_send(self) -> bool:
+        return time.monotonic() >= self._not_before
+
+    def delay(self, jobs: int) -> None:
+        """Move the next submission back, as if so many jobs had been submitted alone, too."""
+        self._not_before += jobs * self._interval_s
+
+    @property
+    def recent(self) -> int:
+        """Return how many jobs were submitted, adopted or seen to start within the last minute."""
+        return sum(map(self._is_recent, self._starting))
+
+    @property
+    def starts(self) -> int:
+        """Return how many jobs are recent or pending, because all of these may start within a minute."""
+        return sum(self._is_recent(job) or self._is_pending(job) for job in self._starting)
+
+    def _is_recent(self, job: FollowedJob) -> bool:
+        return time.monotonic() - (job.start_at or job.followed_at) < 60
+
+    def _is_pending(self, job: FollowedJob) -> bool:
+        return job.start_at is None and self.jobs.get(job.name) is job
+
+    def pause(self, reason: str) -> None:
+        self.busy = reason
+        self._not_before = time.monotonic() + BUSY_PAUSE_S
+
+    def send(self, folder: Path, settings: SlurmLauncherConf, trials: int = 1) -> FollowedJob | None:
+        """Submit and follow a job for the call in `folder`, of `trials` at a time.
+
+        Return None if SLURM accepts no jobs now. Raises RefusedError.
+        """
+        write_setup(folder, settings.setup)
+        is_sent, job_id = self.sbatch(folder, parameters(folder, settings, trials))
+        return self.follow(folder, Ticket(name_of(folder), job_id)) if is_sent else None
+
+    def sbatch(self, folder: Path, requested: Mapping[str, Any]) -> tuple[bool, str | None]:
+        """Submit a job or an array. Return whether SLURM may have accepted it, and its id if sbatch has answered.
+
+        Raises RefusedError.
+        """
+        catch_up_s = _CATCH_UP_S if self._interval_s < 1 else 0.0  # because sites count the submissions of a second
+        self._not_before = max(self._not_before, time.monotonic() - catch_up_s) + self._interval_s
+        try:
+            job_id = submit(folder, self._nodes.exclude(requested))
+            self.busy = ""
+        except BusyError as error:
+            self.pause(f"SLURM accepts no jobs now: {error}")
+            return isinstance(error, UnansweredError), None
+        return True, job_id
+
+    def follow(self, folder: Path, ticket: Ticket) -> FollowedJob:
+        now = time.monotonic()
+        job = FollowedJob(folder, ticket.name, ticket.id, ticket.array, now + _STUCK_S, followed_at=now)
+        while self._starting and not (self._is_recent(self._starting[0]) or self._is_pending(self._starting[0])):
+            self._starting.popleft()
+        self._starting.append(job)
+        self.jobs[job.name] = job  # replaces an earlier submission of the job
+        return job
+
+    def final_info(self, job: FollowedJob) -> JobInfo | None:
+        """Return SLURM's description of a job that is over; None while it is alive, or while its files may be late."""
+        info, now = job.info, time.monotonic()
+        if info is None:
+            return None
+        if info.state in ENDED:
+            job.ended_at = job.ended_at or now
+            with suppress(OSError):
+                (job.folder / PRIVATE / SETUP).unlink(missing_ok=True)  # because a cancelled job has not read it
+                list(job.folder.iterdir())  # because listing refreshes the cache of an NFS client
+            canceller_known = info.state == "CANCELLED" and (info.by is not None or job.cancel_at is not None)
+            is_complete = canceller_known or any(job.folder.glob("ranks/*.json"))
+            return info if is_complete or now - job.ended_at >= _LATE_S.get(info.state, 0.0) else None
+        if job.id != info.id:  # because sbatch's answer was lost
+            write_job_id(job.array or job.folder, info.id.partition("_")[0])
+            job.id = info.id
+        if info.state == "PENDING":
+            self._handle_pending(job, info, now)
+        return None
+
+    def _handle_pending(self, job: FollowedJob, info: JobInfo, now: float) -> None:
+        """Cancel a pending job again if its first cancellation had no effect, and warn once if it is stuck."""
+        is_due = job.cancel_at is not None and now > job.cancel_at
+        if is_due and not self.watcher.problem:  # because without an answer each scancel would take seconds
+            self.cancel([job], only_pending=True)
+        if now <= job.warn_at or not _STUCK.search(info.reason):
+            return
+        elements = [other for other in self.jobs.values() if other.array == job.array] if job.array else [job]
+        stuck = [other for other in elements if other.info and other.info.reason == info.reason]
+        for other in stuck:  # because one warning is enough for elements with the same reason
+            other.warn_at = math.inf
+        whole = info.id.partition("_")[0]
+        job_id = whole if len(stuck) == len(elements) else by_array(other.info.id for other in stuck if other.info)[0]
+        advice = f"Cancel it and change its request: scancel {job_id}"
+        if "eld" in info.reason:
+            release = "Ask your admins to release it" if "Admin" in info.reason else "Release it"
+            advice = f"{release}: scontrol release {job_id}, or cancel it: scancel {job_id}"
+        log.warning("SLURM job %s will not start by itself (%s: %s).\n%s", job_id, job.name, info.reason, advice)
+
+    def cancel(self, jobs: Sequence[FollowedJob], only_pending: bool = False) -> None:
+        """Cancel the jobs, or only those that are still pending. Warn about jobs that may still run."""
+        for job in jobs:
+            job.cancel_at = time.monotonic() + _CANCEL_AGAIN_S
+        ids = by_array(job.id for job in jobs if job.id)
+        batches = [ids[i : i + 500] for i in range(0, len(ids), 500)]  # because a longer list exceeds the timeout
+        chosen = {job.name for job in jobs}
+        # because elements without an id share the name of their array with these, until squeue lists their ids
+        shared = {job.array for job in self.jobs.values() if job.array and job.name not in chosen}
+        unnamed = [job for job in jobs if not job.id and job.array not in shared]
+        names = {name_of(job.array) if job.array else job.name: None for job in unnamed}
+        for batch in batches + [[f"--name={name}"] for name in names]:
+            try:
+                cancel(batch, only_pending)
+            except SlurmError as error:
+                command = " ".join(["scancel", *(["--state=PENDING"] * only_pending), *batch])
+                log.warning("these jobs may still be running: %s\nCancel them: %s", error, command)

@@ -1,0 +1,171 @@
+"""Trials as SLURM jobs of their own, single or in arrays, with the resources of each trial."""
+
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from sweeps.base.files import CorruptFile
+from sweeps.hydra.settings import SlurmLauncherConf, read
+from sweeps.launchers.slurm.follow.ends import outcome_of_attempt
+from sweeps.launchers.slurm.follow.following import FollowedJobs
+from sweeps.launchers.slurm.follow.listing import GONE
+from sweeps.launchers.slurm.follow.watcher import FollowedJob
+from sweeps.launchers.slurm.inside.in_job import call_of
+from sweeps.launchers.slurm.queue import SlurmError, read_ticket
+from sweeps.launchers.slurm.script import limits
+from sweeps.launchers.slurm.script.collected import CollectedTrials
+from sweeps.launchers.slurm.script.submit import RefusedError, write_call
+from sweeps.launchers.slurm.trials.arrays import Arrays
+from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.times import now
+
+_STRAGGLE_S = 30.0  # maximum time for other ranks to end after the chief
+_TICK_S = 0.05
+_OLDEST = 30
+
+
+class JobTrials:
+    """The trials that have a SLURM job of their own."""
+
+    def __init__(self, slurm: FollowedJobs, settings: SlurmLauncherConf, arrays: Arrays, folder: Path) -> None:
+        self._slurm = slurm
+        self._settings = settings
+        self._collected = CollectedTrials(slurm, settings, arrays, folder)
+        self._most_ahead = max(limits.MOST, 2 * settings.array_parallelism)
+        self._fills = True  # whether trials are queued ahead
+        self.trials: dict[str, tuple[Job, FollowedJob]] = {}  # submitted trials, by the name of the SLURM job
+
+    @property
+    def count(self) -> int:
+        return len(self.trials) + self.unsent
+
+    @property
+    def unsent(self) -> int:
+        """Return how many trials are collected for the next arrays."""
+        return len(self._collected.jobs)
+
+    def ages_s(self, gpus: float) -> list[float]:
+        """Return for how long trials with this number of GPUs have been running, of the oldest trials."""
+        jobs = islice((job for job, _ in self.trials.values() if job.request.gpus == gpus), _OLDEST)
+        with self._slurm.retrying("ages of running trials"):
+            return [now() - began for job in jobs if (began := job.attempt_folder.began())]
+        return []
+
+    def count_of(self, gpus: float) -> int:
+        """Return how many trials with this number of GPUs were collected or submitted, and are not over."""
+        jobs = [*(job for job, _ in self.trials.values()), *self._collected.jobs]
+        return sum(job.request.gpus == gpus for job in jobs)
+
+    def has_room(self, ahead: bool) -> bool:
+        if not ahead or self._settings.array == "never":
+            return self.count < self._settings.array_parallelism
+        if self.count >= self._most_ahead:
+            self._fills = False
+        elif self.count <= self._most_ahead // 2:  # not at each end, because each array is an sbatch
+            self._fills = True
+        return self._fills and not self._collected.is_full
+
+    def submit(self, job: Job, settings: SlurmLauncherConf, ahead: bool) -> bool:
+        """Submit the trial or, with `ahead`, collect it for an array. Return False if there is no room yet."""
+        if not self.has_room(ahead):
+            return False
+        if ahead and self._settings.array != "never":
+            return self._slurm.try_submit(job, lambda: self._collected.add(job, settings))
+        return self._slurm.may_send() and self._slurm.try_submit(job, lambda: self._submit(job, settings))
+
+    def _submit(self, job: Job, settings: SlurmLauncherConf) -> bool:
+        try:
+            write_call(job.attempt_folder.path, settings, *call_of(job, settings))
+            if sent := self._slurm.send(job.attempt_folder.path, settings):
+                self.trials[sent.name] = job, sent
+            return sent is not None
+        except RefusedError as error:
+            self._slurm.report(job.number, error.outcome)
+            return True
+
+    def send(self) -> None:
+        """Send the collected trials once no further trial comes. Raises nothing."""
+        if self._collected.is_complete():
+            self._send()
+
+    def _send(self) -> bool:
+        """Send the next collected trials. Return False if that has to wait for room, or for a disk."""
+        count = len(self._collected.jobs)
+        with self._slurm.retrying("arrays"):
+            for job, sent in self._collected.send():
+                self.trials[sent.name] = job, sent
+        return len(self._collected.jobs) < count or not self._slurm.may_send()
+
+    def adopt(self, job: Job) -> bool:
+        """Take over the attempt. Return False if no job id was written and SLURM has no job of its name."""
+        folder = job.attempt_folder.path
+        ticket = read_ticket(folder)
+        with suppress(SlurmError):
+            if ticket.id is None and ticket.name not in self._slurm.listing():
+                return False
+        self.trials[ticket.name] = job, self._slurm.follow(folder, ticket)
+        return True
+
+    def cancel_pending(self) -> None:
+        self._drop_unsent("it was cancelled")
+        self._slurm.cancel([sent for _, sent in self.trials.values()], only_pending=True)
+
+    def _drop_unsent(self, reason: str) -> None:
+        for job in self._collected.clear():
+            self._slurm.report(job.number, Outcome(State.CANCELLED, reason))
+
+    def close(self, keep: bool) -> None:
+        while keep and self._collected.jobs and not self._slurm.busy and self._send():
+            time.sleep(_TICK_S)
+        self._drop_unsent("it was not submitted, because SLURM accepts no further job now")
+        if not keep:
+            self._slurm.cancel([sent for _, sent in self.trials.values()])
+        self.trials.clear()
+
+    def observe(self, trials: Iterable[tuple[Job, FollowedJob]]) -> None:
+        """Update these trials. Raises nothing."""
+        trials = list(trials)
+        jobs = [sent for _, sent in trials if sent.id and sent.cancel_at is None]
+        if gone := [sent for sent in jobs if sent.info and sent.info.state == GONE]:
+            self._slurm.cancel(gone)  # because SLURM may list them again, and their trials get other jobs
+        for job, sent in trials:
+            with self._slurm.retrying(f"trial {job.number}"):
+                self._update(job, sent)
+
+    def _update(self, job: Job, sent: FollowedJob) -> None:
+        info = self._slurm.final_info(sent)
+        try:
+            end = job.attempt_folder.end()
+            if end and sent.outcome_at is None:
+                sent.outcome_at = time.monotonic()
+            if end and (sent.ended_at or _is_single(job)):
+                self._end(job, sent, end)
+            elif sent.outcome_at and time.monotonic() > max(sent.outcome_at + _STRAGGLE_S, sent.cancel_at or 0):
+                self._slurm.cancel([sent])  # because a hung rank blocks all nodes of the job
+            elif info and not sent.never_was:
+                self._end(job, sent, outcome_of_attempt(info, job.attempt_folder, job.config.hydra.launcher))
+            elif info and sent.array:
+                self._forget(sent)
+                self._collected.add(job, read(job.config.hydra.launcher, SlurmLauncherConf))
+            elif info and self._slurm.may_send():
+                self._forget(sent)
+                self._submit(job, read(job.config.hydra.launcher, SlurmLauncherConf))
+        except (OSError, CorruptFile) as error:
+            if info is None:
+                raise
+            self._end(job, sent, Outcome(State.LOST, str(error)))
+
+    def _forget(self, sent: FollowedJob) -> None:
+        self.trials.pop(sent.name, None)
+        self._slurm.jobs.pop(sent.name, None)
+
+    def _end(self, job: Job, sent: FollowedJob, end: Outcome) -> None:
+        self._forget(sent)
+        self._slurm.report(job.number, end)
+
+
+def _is_single(job: Job) -> bool:
+    launcher = job.config.hydra.launcher
+    return bool(launcher.nodes * launcher.tasks_per_node == 1)

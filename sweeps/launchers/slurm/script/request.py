@@ -1,0 +1,185 @@
+"""The resources that a trial or a worker requests from SLURM."""
+
+import hashlib
+import math
+import re
+import shlex
+import signal
+from pathlib import Path
+from typing import Any
+
+from sweeps.base.errors import UserError
+from sweeps.hydra.settings import SlurmLauncherConf
+from sweeps.launchers.local.gpus import gpus_on_node
+from sweeps.launchers.slurm import environment
+from sweeps.launchers.slurm.queue import ELEMENTS, name_of
+from sweeps.launchers.slurm.script.script import lines_before_srun
+from sweeps.trial.job import Request
+from sweeps.trial.run import copies
+
+WARNING = signal.SIGUSR1  # signal before the time limit
+PRIVATE = "slurm"  # the job's folder of mode 0700, in the folder of its attempt or worker
+_IGNORE_SIGNALS = f'trap "" {WARNING.name} TERM'  # until Python has its handlers
+_MEM_GB = 4.0
+_UNITS = {"K": 2**-20, "": 2**-10, "M": 2**-10, "G": 1.0, "T": 1024.0}
+_PLAIN = ["nodes", "mem_per_cpu", "partition", "qos", "account", "constraint", "exclude", "comment"]
+
+
+def request(settings: SlurmLauncherConf) -> Request:
+    """Return the resources of a trial over all its nodes.
+
+    Raises UserError if an amount of memory is malformed, or if two settings request memory.
+    """
+    tasks = settings.nodes * settings.tasks_per_node
+    gpus = settings.nodes * gpus_on_node(settings, _gpus_per_node(settings))
+    cores = settings.cpus_per_task and tasks * settings.cpus_per_task
+    if gpus and settings.cpus_per_gpu:
+        cores = math.ceil(gpus * settings.cpus_per_gpu)
+    names = ["mem_gb", "mem_per_cpu", *(["mem_per_gpu"] if gpus else [])]
+    if len(amounts := [(name, amount) for name in names if (amount := getattr(settings, name)) is not None]) > 1:
+        (name, amount), (other, its_amount) = amounts[:2]
+        problem = f"hydra.launcher.{name}={amount:g}" if name == "mem_gb" else f"hydra.launcher.{name}={amount}"
+        problem += f" and {other}={its_amount} conflict: a job has one amount of memory."
+        raise UserError(f"{problem}\nType hydra.launcher.{name}=null or hydra.launcher.{other}=null")
+    if gpus and settings.mem_per_gpu:
+        memory: float | None = gpus * _gigabytes(settings.mem_per_gpu) or None
+    elif settings.mem_per_cpu:
+        memory = (cores or tasks) * _gigabytes(settings.mem_per_cpu) or None
+    else:
+        memory = (_mem_gb(settings) or 0) * settings.nodes or None
+    return Request(gpus, cores, memory, settings.timeout_min, settings.nodes, tasks, settings.co2_g_per_kwh)
+
+
+def pool_of(folder: Path, settings: SlurmLauncherConf, trials_per_gpu: int = 1) -> Path:
+    """Return the folder, in `folder`, of the trials that can share a job or an array: their requests are equal."""
+    key = repr((parameters(folder, settings), trials_per_gpu, settings.setup, settings.preload, copies.in_use()))
+    return folder / hashlib.blake2s(key.encode(), digest_size=4).hexdigest()
+
+
+def place_of(folder: Path, array: str = "") -> str:
+    """Return the folder of a job's files as a shell's word; for an array, the folder of the element that runs it."""
+    return f"{shlex.quote(str(folder / ELEMENTS))}/$SLURM_ARRAY_TASK_ID" if array else shlex.quote(str(folder))
+
+
+def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1, array: str = "") -> dict[str, Any]:
+    """Return the parameters of submitit's SlurmExecutor for a job with `trials` side by side.
+
+    `array` are the indices of a job array, as --array. The arguments of srun end with the command that starts Python,
+    which is part of the request.
+    """
+    gpus, private = _gpus_per_node(settings), f"{place_of(folder, array)}/{PRIVATE}"
+    log = str(folder / (f"{ELEMENTS}/%a/log" if array else "log"))
+    resources = _resources(folder, settings, trials)
+    return {
+        **resources,
+        "stderr_to_stdout": True,
+        "srun_args": [
+            *_step_options(settings, log, trials),
+            *environment.pyxis_options(settings, folder),
+            *(settings.srun_args or []),
+            *environment.python_command(settings, folder, gpus > 0, _IGNORE_SIGNALS),
+        ],
+        "setup": lines_before_srun(settings, private, {**resources, **settings.additional_parameters}),
+        "additional_parameters": {
+            # not through submitit, because it warns about GPUs counted by node
+            **({"cpus-per-gpu": settings.cpus_per_gpu} if gpus and settings.cpus_per_gpu else {}),
+            **({"clusters": settings.clusters} if settings.clusters else {}),
+            **settings.additional_parameters,
+            **({"array": array} if array else {}),
+            "output": log,
+            "no-requeue": True,  # because a lost trial resumes in a new attempt, as a new job
+            "signal": f"{WARNING.name.removeprefix('SIG')}@{settings.signal_delay_s}",
+        },
+    }
+
+
+def _resources(folder: Path, settings: SlurmLauncherConf, trials: int) -> dict[str, Any]:
+    """Return what a job with `trials` side by side requests, by the parameters of submitit."""
+    gpu_factor, mem_gb = math.ceil(trials / settings.trials_per_gpu), _mem_gb(settings)
+    gres = [_times(item, gpu_factor) for item in _gres(settings) if _count(item) != 0]
+    counted_by_gres = any(_count(item) is not None for item in gres)
+    requested = {key: getattr(settings, key) for key in _PLAIN} | {
+        "job_name": name_of(folder),
+        "time": settings.timeout_min,
+        "ntasks_per_node": settings.tasks_per_node,
+        "cpus_per_task": _cpus_per_task(settings, trials),
+        # None instead of 0, because sites without GPUs refuse a request for 0 GPUs.
+        "gpus_per_node": None if counted_by_gres else (settings.gpus_per_node or 0) * gpu_factor or None,
+        "gpus_per_task": (settings.gpus_per_task or 0) * gpu_factor or None,
+        "gres": ",".join(gres) or None,
+        "mem": None if mem_gb is None else _megabytes(mem_gb * trials),
+        "mem_per_gpu": settings.mem_per_gpu if _gpus_per_node(settings) else None,
+    }
+    return {key: value for key, value in requested.items() if value is not None}
+
+
+def _cpus_per_task(settings: SlurmLauncherConf, trials: int) -> int | None:
+    """Return the cores of each task of `trials` side by side; None if GPUs or the site decide."""
+    by_gpu = _gpus_per_node(settings) and settings.cpus_per_gpu
+    cpus = settings.cpus_per_task or (None if by_gpu or trials == 1 else 1)
+    return cpus and cpus * trials
+
+
+def _step_options(settings: SlurmLauncherConf, log: str, trials: int) -> list[str]:
+    """Return srun's options of output and cores."""
+    options = ["--output", log, "--open-mode=append", "--kill-on-bad-exit=1", "--distribution=block"]
+    if settings.nodes * settings.tasks_per_node > 1:
+        options += ["--label"]  # because each line of the log then names its rank
+    if cpus := _cpus_per_task(settings, trials):
+        options += [f"--cpus-per-task={cpus}"]  # because since SLURM 22.05 a step does not inherit the option
+    return options
+
+
+def _mem_gb(settings: SlurmLauncherConf) -> float | None:
+    """Return the memory on each node in GB; None if another setting requests the memory."""
+    by_gpu = settings.mem_per_gpu and _gpus_per_node(settings)
+    elsewhere = any(name.startswith("mem") for name in settings.additional_parameters)
+    if settings.mem_gb is not None:
+        return settings.mem_gb
+    return None if by_gpu or settings.mem_per_cpu or elsewhere else _MEM_GB
+
+
+def _megabytes(memory_gb: float) -> str:
+    """Return an amount for --mem; 0 requests all memory of the node."""
+    return f"{round(memory_gb * 1024)}MB" if memory_gb else "0"
+
+
+def _gpus_per_node(settings: SlurmLauncherConf) -> int:
+    """Return the number of GPUs on each node, by whichever setting requests GPUs."""
+    by_gres = sum(_count(item) or 0 for item in _gres(settings))
+    return settings.gpus_per_node or (settings.gpus_per_task or 0) * settings.tasks_per_node or by_gres
+
+
+def _gres(settings: SlurmLauncherConf) -> list[str]:
+    """Return the items of --gres, where gpus_per_node is the number of a kind of GPU without a number.
+
+    Raises UserError if both have a number, and the numbers differ.
+    """
+    items, count = (settings.gres or "").split(","), settings.gpus_per_node
+    if count is None:
+        return items
+    counted = [item for item in items if _count(item) is not None and item.rpartition(":")[2].isdecimal()]
+    if counted and count and count != sum(_count(item) or 0 for item in counted):
+        problem = f"hydra.launcher.gres={settings.gres} and {count} GPUs on each node (gpus or gpus_per_node) conflict"
+        raise UserError(f"{problem}.\nLeave the number out: hydra.launcher.gres={re.sub(':[0-9]+$', '', counted[0])}")
+    return [item if _count(item) is None or item in counted else f"{item}:{count}" for item in items]
+
+
+def _count(item: str) -> int | None:
+    """Return the number of GPUs in an item of --gres: gpu, gpu:2 or gpu:v100:2; None for another resource."""
+    words = item.split(":")
+    if words[0] != "gpu":
+        return None
+    return int(words[-1]) if words[-1].isdecimal() else 1
+
+
+def _times(item: str, count: int) -> str:
+    gpus = _count(item)
+    return item if gpus is None else f"{re.sub(r':[0-9]+$', '', item)}:{gpus * count}"
+
+
+def _gigabytes(memory: str) -> float:
+    match = re.fullmatch(r"(\d+)([KMGT]?)B?", str(memory).upper())
+    if match is None:
+        raise UserError(f"hydra.launcher: '{memory}' is not an amount of memory.\nUse an amount such as 16G")
+    return int(match[1]) * _UNITS[match[2]]

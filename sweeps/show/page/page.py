@@ -1,0 +1,104 @@
+"""The page of a study: one HTML file with its data, a style sheet, scripts, and plotly's script, compressed.
+
+The page works from file:// and in MLflow, which shows the file alone in a frame. Plotly's script is the bundle of
+two-dimensional figures, a third of the script in plotly's Python package: plotly.js-cartesian-dist-min 4.1.1 of npm, by
+`gzip -9 -n`. The page unpacks it: https://developer.mozilla.org/docs/Web/API/DecompressionStream
+"""
+
+import base64
+import html
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sweeps.show.figures.drawing import Figures
+from sweeps.show.page import theme
+
+_HERE = Path(__file__).parent
+_SCRIPTS = ("figures.js", "trial_panel.js", "table.js", "page.js")  # page.js starts the others
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page: figures, and HTML below them."""
+
+    title: str
+    figures: Figures = field(default_factory=dict)
+    html: str = ""
+    wide: bool = True  # whether the section takes a whole row
+    kind: str = ""  # class for the style sheet
+    before: str = ""  # HTML above the section, outside of its card
+
+
+def render_page(title: str, sections: Sequence[Section], data: Mapping[str, Any] | None = None, top: str = "") -> str:
+    """Return a whole page as HTML, with `data` for its script, and `top` beside its title."""
+    figures: dict[str, Any] = {}
+    body = "\n".join(_render_section(section, figures) for section in sections)
+    # Six digits make the page small. JSON has null in place of numbers that are not finite.
+    six_digits = json.loads(json.dumps(figures), parse_float=_round, parse_constant=lambda _: None)
+    script_data = {"trials": {}, "lines": [], "scales": {}, **(data or {}), "figures": six_digits}
+    script_data["themes"] = {"light": theme.colors(dark=False), "dark": theme.colors(dark=True)}
+    packed = json.dumps(script_data, separators=(",", ":"), allow_nan=False)
+    return _PAGE.format(
+        title=html.escape(title),
+        style=f"{theme.render_style()}\n{(_HERE / 'page.css').read_text()}",
+        top=top,
+        body=body,
+        plotly=_plotly() if figures else "",
+        data=packed.replace("<", "\\u003c"),  # because </script> would end the data
+        script="\n".join((_HERE / name).read_text() for name in _SCRIPTS),
+    )
+
+
+@cache
+def _plotly() -> str:
+    return base64.b64encode((_HERE / "plotly-cartesian.min.js.gz").read_bytes()).decode()
+
+
+def _render_section(section: Section, figures: dict[str, Any]) -> str:
+    """Return the section as HTML, and add its figures to `figures` by the ids of their elements."""
+    parts = []
+    for name, figure in section.figures.items():
+        key = f"f{len(figures)}"
+        figures[key] = {"data": figure["data"], "layout": figure["layout"]}
+        label = html.escape(f"{section.title} {name}".strip())
+        style = f"height:{int(figure['layout']['height'])}px"
+        if least := int(figure["layout"].get("meta", {}).get("least_width", 0)):
+            style += f";min-width:{least}px"
+        box = f'<div class="figure" id="{key}" role="img" aria-label="{label}" style="{style}"></div>'
+        note = f'<p class="note">{html.escape(figure["note"])}</p>' if figure.get("note") else ""
+        parts.append(f'<div class="scrolls">{box}</div>{note}')
+    content = "".join(f"<div>{part}</div>" for part in parts)
+    content = f'<div class="several">{content}</div>' if len(parts) > 1 else "".join(parts)
+    classes = " ".join(["wide"] * section.wide + [section.kind] * bool(section.kind))
+    heading = f"<h2>{html.escape(section.title)}</h2>"
+    return f'{section.before}<section class="{classes}">{heading}{content}{section.html}</section>'
+
+
+def _round(number: str) -> float:
+    return float(f"{float(number):.6g}")
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
+<title>{title}</title>
+<style>
+{style}</style></head><body>
+<header><h1>{title}</h1>{top}</header>
+<noscript><p class="warning">Figures and details of trials need JavaScript. The tables work without it.</p></noscript>
+<main>
+{body}
+</main>
+<aside id="trial" hidden aria-label="trial"></aside>
+<script type="application/json" id="data">{data}</script>
+<script type="application/gzip" id="plotly">{plotly}</script>
+<script>
+"use strict";
+(() => {{
+{script}}})();
+</script>
+</body></html>
+"""

@@ -1,0 +1,1 @@
+"""What the terminal shows of a study, while it runs and afterwards."""

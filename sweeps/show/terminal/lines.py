@@ -1,0 +1,297 @@
+"""A study on stdout: a live view in a terminal, plain lines elsewhere, and the results at the end."""
+
+import math
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from io import TextIOWrapper
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Group, JustifyMethod
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TimeRemainingColumn
+from rich.table import Column, Table
+from rich.text import Text
+
+from sweeps.base.errors import Outage
+from sweeps.base.files import last_lines
+from sweeps.base.wording import counted, one_line, printable
+from sweeps.record.study import StudySnapshot, TrialRecord, by_failure_signature, result_of
+from sweeps.show import configurations
+from sweeps.show.findings import Findings, count_states, findings_of
+from sweeps.show.scaling import Scaling
+from sweeps.show.tables import HTML, Paragraph, Part
+from sweeps.show.terminal.console import SafeConsole
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import Request, State
+from sweeps.trial.nodes import find_bad_nodes
+
+_FEW = 6
+_MANY = 10
+_WIDE = 160  # characters in a line of a file or a pipe
+_LINE = 500  # characters in a line of a log
+_START_ORDER_S = 10.0  # because a trial that starts later than that waits in a queue of SLURM
+
+
+def escape_unencodable() -> None:
+    """Make stdout escape characters that its encoding lacks, as stderr does, instead of raising."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+class _Terminal(SafeConsole):
+    """A console whose reader may leave (`| head`, `| tee log` at Ctrl-C) without ending the study."""
+
+    def on_broken_pipe(self) -> None:
+        with suppress(SystemExit):  # because rich exits, and running trials would end with the process
+            super().on_broken_pipe()
+
+
+class View:
+    """The driver's view of its study on stdout, live while `live` is entered."""
+
+    def __init__(self) -> None:
+        self.console = _Terminal(highlight=False)
+        if not self.console.is_terminal:
+            self.console.width = _WIDE
+        self.live = Live(console=self.console, auto_refresh=False, transient=True)
+        self._bar = Progress(BarColumn(60), TimeRemainingColumn(), console=self.console, speed_estimate_period=1e9)
+        self._bar.add_task("")
+        self._printed: set[str] = set()  # notes and reasons, without their numbers
+        self._first_failures: dict[tuple[str, str], int] = {}  # number of the first trial with a failure signature
+        self._outages: dict[str, Outage] = {}
+        self._started: dict[int, tuple[float, TrialRecord]] = {}  # time and trial of start lines not yet printed
+
+    def say(self, text: str) -> None:
+        """Print a text, if it is not empty, without passwords and control characters."""
+        try:
+            if text:
+                self.console.print(printable(text), markup=False, soft_wrap=True)
+        except OSError:  # because the terminal was closed (SIGHUP)
+            self.console.quiet = True
+
+    def opening(self, study: StudySnapshot, dashboard: str) -> None:
+        """Print the study's name, size and folder, its page and its dashboard."""
+        self.say(f"study {study.name}: {counted(study.total or 0, 'trial')} in {relative_path(study.folder)}")
+        self.say(f"page: {relative_path(study.folder)}/{HTML}")
+        self.say(dashboard)
+
+    def show(self, part: Part, first: JustifyMethod = "left") -> None:
+        """Print a paragraph or a table; `first` justifies the table's first column."""
+        if isinstance(part, Paragraph):
+            self.say(part.plain)
+        else:
+            self.console.print(_build_table(part, self.console.width, first))
+
+    def closing(self, study: StudySnapshot | Findings, dashboard: str = "") -> None:
+        """Print the best trials, the errors, and the paths of the results."""
+        findings = findings_of(study)
+        study, parts = findings.study, configurations.build_parts(findings, most=10)
+        for part in parts:
+            self.show(part)
+        if findings.top and not parts:
+            self.say(f"best of {counted(study.count(State.COMPLETED), 'completed trial')}")
+            self.show(findings.table(findings.top[:10]), "right")
+        if findings.front:
+            self.say(f"Pareto front: {counted(len(findings.front), 'trial')}")
+        for trials in by_failure_signature(study.bad()):
+            first, numbers = trials[0], [trial.number for trial in trials]
+            log = f"   log: {relative_path(path)}" if (path := _log_of(first)) else ""
+            # Because SLURM's answer was printed when it came, and no log shows more of it.
+            is_repeated = first.state is State.REFUSED and first.failure_signature in self._first_failures
+            error = "for the reason above" if is_repeated else one_line(first.error)
+            self.say(f"trial{'s' * (len(trials) > 1)} {_join(numbers)} {first.state}: {error}{log}")
+        for node, reason in find_bad_nodes(outcome for trial in study.rows for outcome in trial.attempts).items():
+            self.say(f"node {node} {reason}. To avoid it in other studies, type: hydra.launcher.exclude={node}")
+        for advice in findings.efficiency[1]:
+            self.say(str(advice))
+        if any(map(_log_of, study.rows)):
+            self.say(f"logs: {relative_path(study.folder)}/<trial>/attempts/<n>/log")
+        if (study.folder / HTML).exists():
+            self.say(f"page: {relative_path(study.folder)}/{HTML}")
+        self.say(dashboard)
+
+    def started(self, trial: TrialRecord, study: StudySnapshot) -> None:
+        """Print a line for a trial that has started, in the order of numbers: see `_print_started`."""
+        if not self.console.is_terminal:
+            self._started[trial.number] = time.monotonic(), trial
+            self._print_started(study)
+
+    def _print_started(self, study: StudySnapshot) -> None:
+        """Print lines for started trials. A line waits up to 10 s for the start of trials with lower numbers."""
+        pending = [number for number in study.under_way if study.rows[number].state is State.QUEUED]
+        first_pending = min(pending, default=math.inf)
+        for number, (started, trial) in sorted(self._started.items()):
+            if number < first_pending or time.monotonic() - started > _START_ORDER_S:
+                del self._started[number]
+                self.say(f"trial {number} started{_params(trial)}")
+
+    def ended(self, trial: TrialRecord, study: StudySnapshot) -> None:
+        """Print a line for a trial that has ended.
+
+        If the trial is the first one with its failure signature, the end of its log follows. An infeasible trial has a
+        line only if its reason, without numbers, is new.
+        """
+        if self._started:
+            self._print_started(study)
+            self._started.pop(trial.number, None)
+        signature = trial.failure_signature
+        if trial.infeasible:
+            if signature[1] not in self._printed:
+                self._printed.add(signature[1])
+                reason = one_line(trial.error)
+                self.say(f"trial {trial.number} ({trial.name}) is infeasible, and was not started: {reason}")
+        elif trial.state.is_bad and (first := self._first_failures.setdefault(signature, trial.number)) != trial.number:
+            self.say(f"trial {trial.number} {trial.state} for the same reason as trial {first}   ({trial.name})")
+        elif trial.state.is_bad:
+            log_end = "" if trial.attempts[-1].missing_objective else _log_end(trial)
+            self.say(f"trial {trial.number} {trial.state}: {one_line(trial.error)}   ({trial.name}){log_end}")
+        elif not self.console.is_terminal:
+            end = result_of(trial, study) or one_line(trial.error)
+            self.say(f"trial {trial.number} {trial.state}{_params(trial)}   {end}")
+
+    def tick(self, study: StudySnapshot, notes: list[str]) -> None:
+        """Update the live view, or print new notes. Notes that differ only in numbers are printed once."""
+        self.outages(notes)
+        if self.console.is_terminal:
+            self.live.update(self._picture(study, notes), refresh=True)
+            return
+        if self._started:
+            self._print_started(study)
+        for note in notes:
+            kind = re.sub(r"\d+", "", note)  # because the number of pending jobs changes all the time
+            if kind not in self._printed and not isinstance(note, Outage):
+                self._printed.add(kind)
+                self.say(note)
+
+    def outages(self, notes: list[str]) -> None:
+        """Print the outages that have begun, and the end of those outages that are over."""
+        outages = {note.over: note for note in notes if isinstance(note, Outage)}
+        for over in self._outages.keys() - outages.keys():
+            self.say(over)
+        for over in outages.keys() - self._outages.keys():
+            self.say(outages[over])
+        self._outages = outages
+
+    def _picture(self, study: StudySnapshot, notes: list[str]) -> Group:
+        ended, pruned = study.over(), study.count(State.PRUNED, State.INFEASIBLE)
+        bad = sum(trial.state.has_failed for trial in study.rows)
+        running = [trial for trial in study.rows if trial.state is State.RUNNING]
+        counts = Text.assemble(
+            (f"{study.name}  ", "bold"),
+            (f"{study.count(State.COMPLETED)} completed", "green"),
+            f"  {len(running)} running  ",
+            (f"{pruned} pruned  " if pruned else "", "cyan"),
+            (f"{bad} failed", "red" if bad else "dim"),
+            f"  of {study.total}",
+        )
+        self._bar.update(self._bar.task_ids[0], total=study.total, completed=ended)
+        lines = []
+        if best := study.best():
+            lines.append(Text(f"best  {study.objective[0]}={best.objective[0]:.6g}  {best.name}", "bold"))
+        for trial in running[:12]:
+            lines.append(Text(f"  {trial.number}  {trial.name}  {format_metrics(trial.metrics, study)}", "dim"))
+        if not running and not ended:
+            lines.append(Text("  importing the preloaded modules once for all trials", "dim"))
+        return Group(counts, self._bar, *lines, *(Text(note, "yellow") for note in notes))
+
+
+def show_scaling(scaling: Scaling) -> None:
+    """Print the scaling page without its figure."""
+    from sweeps.show.page import scaling_page  # here, because importing numpy would delay the start of a driver
+
+    view = View()
+    for part in scaling_page.build_parts(scaling):
+        if isinstance(part, Paragraph) or len(part) > _FEW:
+            view.show(part)
+        else:  # because columns side by side need no line breaks in their names
+            view.show([[*cells] for cells in zip(*part, strict=True)])
+
+
+def _build_table(rows: Sequence[Sequence[str]], width: int, first: JustifyMethod = "left") -> Table:
+    """Return a table of these rows, the first of them the header.
+
+    A table that is wider than `width` characters has no frame and breaks between words, because half a number is
+    misread as a number.
+    """
+    header, *lines = rows
+    table = Table(
+        *(Column(Text(cell), overflow="fold", justify="left" if i else first) for i, cell in enumerate(header))
+    )
+    for cells in lines:
+        table.add_row(*map(Text, cells))  # as Text, because brackets would be markup: model.act=[relu]
+    columns = list(zip(*rows, strict=True))
+    if sum(max(map(cell_len, column)) + 3 for column in columns) + 1 > width:
+        table.box, table.show_edge, table.padding = SIMPLE_HEAD, False, (0, 1, 0, 0)
+        widths = [max(cell_len(word) for cell in column for word in cell.split(" ")) for column in columns]
+        left = width - sum(widths) - 2 * len(widths)
+        for column, least, (_, *cells) in zip(table.columns, widths, columns, strict=True):
+            more = max(0, *map(cell_len, cells)) - least  # characters that keep the cells below the header on one line
+            column.max_width = least + (more if 0 < more <= left else 0)
+            left -= column.max_width - least
+    return table
+
+
+def tally(study: StudySnapshot) -> str:
+    """Return the number of all trials, and the number by state."""
+    counts = count_states(study)
+    return f"{counted(sum(counts.values()), 'trial')}: {format_counts(counts)}" if counts else "no trials"
+
+
+def format_counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
+def relative_path(path: Path) -> str:
+    """Return the path relative to the current folder, if it is inside."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def format_metrics(metrics: Mapping[str, float], study: StudySnapshot) -> str:
+    """Return at most three metrics, the objectives first."""
+    names = sorted(metrics, key=lambda name: name not in study.objective)
+    return "  ".join(f"{name}={metrics[name]:.4g}" for name in names[:3])
+
+
+def _params(trial: TrialRecord) -> str:
+    return f"   {trial.name}" if trial.params else ""
+
+
+def _join(numbers: Sequence[int]) -> str:
+    more = f" and {len(numbers) - _MANY} more" if len(numbers) > _MANY else ""
+    return ", ".join(map(str, numbers[:_MANY])) + more
+
+
+def _log_of(trial: TrialRecord) -> Path | None:
+    """Return the log of the newest attempt, or None if there is no log."""
+    attempt = TrialFolder(trial.folder).newest()
+    return attempt.log if attempt and attempt.log.exists() else None
+
+
+def _log_end(trial: TrialRecord) -> str:
+    log = _log_of(trial)
+    lines = [*(line[:_LINE] for line in last_lines(log, 5)), f"whole log: {log}"] if log else []
+    return "".join(f"\n    {line}" for line in lines)
+
+
+def requests_table(requests: Sequence[Request]) -> Table:
+    """Return a table of requests, equal requests in one row."""
+    table = Table("trials", "GPUs each", "CPU cores each", "memory (GB) each", "timeout (min)")
+    for request, count in Counter(requests).items():
+        cells = (round(request.gpus, 3), request.cores, request.mem_gb, request.timeout_min)
+        table.add_row(str(count), *("not set" if cell is None else f"{cell:g}" for cell in cells))
+    return table
+
+
+def cost(requests: Sequence[Request]) -> str:
+    """Return the hours that all trials take together if each one runs into its timeout."""
+    hours = [(request.gpus, request.timeout_min / 60) for request in requests if request.timeout_min is not None]
+    if len(hours) < len(requests):
+        return "Without a timeout the cost has no limit. Set a timeout: hydra.launcher.timeout_min=30"
+    trial_hours, gpu_hours = sum(h for _, h in hours), sum(gpus * h for gpus, h in hours)
+    return f"At most {trial_hours:.4g} trial-hours and {gpu_hours:.4g} GPU-hours, if every trial runs into its timeout"

@@ -1,0 +1,79 @@
+"""The state of a study, for a reader who is not its driver."""
+
+import time
+from contextlib import suppress
+from dataclasses import replace
+
+from sweeps.analysis.advice import warn_idle_gpus
+from sweeps.base.files import last_lines
+from sweeps.record import driver_status
+from sweeps.record.driver_status import DriverStatus
+from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.record.trial_config import read_launcher
+from sweeps.show import steering
+from sweeps.show.findings import count_states
+from sweeps.show.terminal.lines import View, format_counts, format_metrics
+from sweeps.trial.job import State
+from sweeps.trial.metrics import METRICS, MetricsLine
+
+_SHOWN = 30  # running trials
+_QUEUED = {State.QUEUED, State.REFUSED, State.CANCELLED}
+
+
+def show_status(study: StudySnapshot, driver: str, next_driver: str, jobs: str, dashboard: str) -> None:
+    """Print the state of a study. `jobs` describes its SLURM jobs; both drivers are empty if there is none."""
+    view, status = View(), driver_status.read(study.folder)
+    if not driver and not jobs:  # because a trial without a driver and a job does not run
+        study = replace(
+            study, rows=[replace(t, state=State.QUEUED) if t.state is State.RUNNING else t for t in study.rows]
+        )
+    counts = count_states(study)
+    total = "an unknown number of" if study.total is None else study.total
+    resumed = [name for name in (State.REFUSED, State.CANCELLED) if name in counts and not study.done]
+    note = f"; {' and '.join(resumed)} trials resume with the study" if resumed else ""
+    view.say(f"study {study.name}: {study.over()} of {total} trials have ended ({format_counts(counts)}){note}")
+    view.say(f"driver: {driver or next_driver or 'none'}")
+    if driver and status:
+        view.say(f"slots: {status.running} in use{', none free' if status.full else ''}")
+    view.say(jobs)
+    queued = {name: count for name, count in counts.items() if name in _QUEUED}
+    if queued and not study.done and (reason := _explain_wait(status, bool(driver), bool(jobs or next_driver))):
+        view.say(f"{format_counts(queued)}{reason}")
+    for trouble in status.troubles if driver and status else ():
+        view.say(trouble)
+    running = [trial for trial in study.rows if trial.state is State.RUNNING]
+    for trial in running[:_SHOWN]:
+        view.say(f"trial {trial.number} running   {trial.name}   {_newest_report(trial, study)}")
+        view.say(warn_idle_gpus(trial, read_launcher(trial.folder).get("idle_gpu_min")))
+    if len(running) > _SHOWN:
+        view.say(f"and {len(running) - _SHOWN} more running")
+    for line in steering.paragraphs(steering.describe_steering(study)):
+        view.say(line.plain)
+    view.closing(study, dashboard)
+
+
+def _explain_wait(status: DriverStatus | None, driver: bool, jobs: bool) -> str:
+    """Return why queued trials do not start, as the newest driver reported it; empty if jobs run without a driver."""
+    if not driver:
+        stopped = f"; the last driver stopped: {status.stopped}" if status and status.stopped else ""
+        return "" if jobs else f"; none can start: no driver runs the study{stopped}"
+    if status is None:
+        return ": the driver is starting"
+    if status.stopped:
+        return f"; none can start: {status.stopped}"
+    reasons = list(status.notes)
+    if status.full and status.running:
+        reasons.append("all slots are in use")
+    elif status.full:
+        reasons = reasons or ["importing the modules that all trials share"]
+    return f": {'; '.join(reasons or ['the next trial is being prepared'])}"
+
+
+def _newest_report(trial: TrialRecord, study: StudySnapshot) -> str:
+    """Return the newest metrics that a running trial reported, and their age."""
+    for line in reversed(last_lines(trial.folder / METRICS, 2)):
+        with suppress(ValueError, KeyError, TypeError):  # because the last line may be incomplete
+            report = MetricsLine.parse(line.encode())
+            age_s = max(0.0, time.time() - report.time)
+            return f"step {report.step}   {format_metrics(report.metrics, study)}   {age_s:.0f} s ago"
+    return "no metrics yet"

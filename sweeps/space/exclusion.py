@@ -1,0 +1,197 @@
+"""Conditions on points that are never tried, such as `gpus=1 and batch_size>512`: parsed, and never executed."""
+
+import ast
+import keyword
+import math
+import operator
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeGuard
+
+from sweeps.base.errors import UserError
+
+SETTING = "hydra.sweeper.exclude"
+_EXAMPLE = "Compare swept keys, as in 'gpus=1 and batch_size>512'. Other names need quotes"
+_SINGLE_EQUAL = re.compile(r"""('[^']*'|"[^"]*")|(?<![<>=!])=(?!=)""")
+_ORDER = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}
+_EQUAL = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
+_NAMED = {"true": True, "false": False, "null": None}
+_NUMBERS = {"nan": math.nan, "inf": math.inf}
+_BARE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+Values = Mapping[str, Any]
+Truth = Callable[[Values], bool | None]
+"""A part of a condition in Kleene's logic: None while it is undecided."""
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """A condition on points that a person excluded from a study that had begun."""
+
+    name: str  # name of the person's request
+    text: str
+    by: str  # name of the user
+    at: float  # s since 1970
+    size: int | None = None  # number of points that were tried or still may be; None if far more than trials
+
+
+class Exclusion:
+    """A condition on points. A comparison of a key that a point lacks is undecided, and excludes nothing."""
+
+    def __init__(self, text: str, keys: Collection[str]) -> None:
+        """Parse the condition on these keys, without their plus. Raises UserError if the text is no condition."""
+        self.text, self._keys = text, keys
+        self.equalities: list[tuple[str, Any]] = []  # keys with the values that they are compared with
+        self.ordered: list[str] = []  # keys whose order with a number or with another key is compared
+        self.first_unknown = ""  # first name that is compared like a key, and is none
+        try:
+            if not isinstance(text, str):
+                raise ValueError(text)
+            parsed = ast.parse(_SINGLE_EQUAL.sub(lambda match: match[1] or "==", text.strip()), mode="eval")
+            self._truth = self._compile(parsed.body)
+        except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+            raise UserError(f"{SETTING}: '{text}' cannot be read.\n{_EXAMPLE}") from error
+
+    def holds(self, values: Values) -> bool:
+        """Return whether the condition is true for a point, or for all points that continue a part of one."""
+        return self._truth(values) is True
+
+    def _compile(self, node: ast.expr) -> Truth:
+        """Return a condition: and, or, not, a comparison, or a key. Raises ValueError for anything else."""
+        if isinstance(node, ast.BoolOp):
+            return partial(_combine, [self._compile(value) for value in node.values], isinstance(node.op, ast.Or))
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return partial(_negate, self._compile(node.operand))
+        if isinstance(node, ast.Compare):
+            pairs = zip([node.left, *node.comparators], node.ops, node.comparators, strict=False)
+            return partial(_combine, [self._compile_pair(*pair) for pair in pairs], False)
+        if (key := self._key(node)) is None:
+            self.first_unknown = self.first_unknown or _name(node)
+        else:
+            self.equalities.append((key, True))
+        return partial(_compare, self._read(node), operator.is_, [lambda values: True])
+
+    def _compile_pair(self, left: ast.expr, sign: ast.cmpop, right: ast.expr) -> Truth:
+        is_list = isinstance(right, ast.List | ast.Tuple)
+        if not isinstance(sign, (*_ORDER, *_EQUAL)) or is_list != isinstance(sign, ast.In | ast.NotIn):
+            raise ValueError(sign)
+        others = right.elts if isinstance(right, ast.List | ast.Tuple) else [right]
+        key, is_key = self._key(left), [self._key(other) is not None for other in others]
+        if key is None and (not all(is_key) or not is_number(_literal(left))):
+            self.first_unknown = self.first_unknown or _name(left)
+        if isinstance(sign, tuple(_ORDER)):
+            self.ordered += [name for name in map(self._key, [left, *others]) if name is not None]
+        for other in others if not all(is_key) else ():
+            literal = _literal(other)
+            if not isinstance(sign, _EQUAL) and isinstance(literal, str):
+                self.first_unknown = self.first_unknown or literal
+            elif key is not None and isinstance(sign, _EQUAL):
+                self.equalities.append((key, literal))
+        compare = is_same if isinstance(sign, _EQUAL) else partial(_is_ordered, _ORDER[type(sign)])
+        truth = partial(_compare, self._read(left), compare, [self._read(other) for other in others])
+        return partial(_negate, truth) if isinstance(sign, ast.NotEq | ast.NotIn) else truth
+
+    def _key(self, node: ast.expr) -> str | None:
+        """Return the swept key that a name, or a text in quotes, is; None if it is none."""
+        literal = _literal(node) if isinstance(node, ast.Name | ast.Attribute | ast.Constant) else None
+        return literal if isinstance(literal, str) and literal in self._keys else None
+
+    def _read(self, node: ast.expr) -> Callable[[Values], Any]:
+        """Return a function that returns a literal, or the value of a key; without the key, it raises KeyError."""
+        key = self._key(node)
+        if key is not None:
+            return operator.itemgetter(key)
+        literal = _literal(node)
+        return lambda values: literal
+
+
+def exact(point: Values, keys: Collection[str]) -> str:
+    """Return a condition that only the points with these values fulfil; empty if the grammar has none."""
+    text = " and ".join(f"{written(key)}={written(value)}" for key, value in point.items())
+    try:
+        condition = Exclusion(text, keys)
+    except UserError:
+        return ""
+    compared = [key for key, _ in condition.equalities]
+    return text if compared == [*point] and condition.holds(point) else ""
+
+
+def written(value: Any) -> str:
+    """Return a key or a value as one types it in a condition, with quotes unless a text is a plain name."""
+    if not isinstance(value, str):
+        return next((name for name, named in _NAMED.items() if value is named), str(value))
+    words = value.split(".")
+    is_named = value in _NAMED or value.lower() in _NUMBERS
+    if _BARE.fullmatch(value) and not is_named and not any(map(keyword.iskeyword, words)):
+        return value
+    quote = "'" if '"' in value else '"'
+    return quote + value.replace("\\", "\\\\") + quote
+
+
+def _name(node: ast.expr) -> str:
+    """Return a dotted name, or a text in quotes. Raises ValueError for anything else."""
+    if isinstance(node, ast.Attribute):
+        return f"{_name(node.value)}.{node.attr}"
+    name = node.id if isinstance(node, ast.Name) else node.value if isinstance(node, ast.Constant) else None
+    if not isinstance(name, str):
+        raise ValueError(node)
+    return name
+
+
+def _literal(node: ast.expr) -> Any:
+    """Return a number, a text, true, false or null. Raises ValueError for anything else."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and is_number(value := _literal(node.operand)):
+        return -value
+    if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, int | float | str)):
+        return node.value
+    name = _name(node)
+    if name.lower() in _NUMBERS:  # in any case, as in Hydra's grammar
+        return _NUMBERS[name.lower()]
+    return _NAMED.get(name, name)
+
+
+def _combine(parts: Sequence[Truth], decides: bool, values: Values) -> bool | None:
+    """Return `decides` if a part is it, else None if a part is undecided, else the opposite."""
+    is_open = False
+    for part in parts:
+        if (truth := part(values)) is decides:
+            return decides
+        is_open |= truth is None
+    return None if is_open else not decides
+
+
+def _negate(part: Truth, values: Values) -> bool | None:
+    truth = part(values)
+    return None if truth is None else not truth
+
+
+def _compare(
+    left: Callable[[Values], Any],
+    compare: Callable[[Any, Any], bool],
+    others: Sequence[Callable[[Values], Any]],
+    values: Values,
+) -> bool | None:
+    """Return whether a value compares to one of the others; None if the point lacks a key."""
+    try:
+        value = left(values)
+        return any(compare(value, other(values)) for other in others)
+    except KeyError:
+        return None
+
+
+def _is_ordered(order: Callable[[Any, Any], bool], value: Any, other: Any) -> bool:
+    return is_number(value) and is_number(other) and order(value, other)
+
+
+def is_number(value: Any) -> TypeGuard[int | float]:
+    """Return whether a value is a number, and neither true nor false."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_same(value: Any, other: Any) -> bool:
+    """Return whether two values are one: 1 and 1.0 are, and nan and nan, but not 1 and True."""
+    if isinstance(value, float) and isinstance(other, float) and math.isnan(value):
+        return math.isnan(other)
+    return bool(value == other) and isinstance(value, bool) == isinstance(other, bool)

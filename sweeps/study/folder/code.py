@@ -1,0 +1,295 @@
+"""The code that a study's trials run: the app's modules, saved in the study's folder when it began.
+
+    code/1/code.json      the commit, a digest of each module, and why something is missing (`Code`)
+    code/1/diff.patch     the changes since that commit to files that git tracks; omitted if there are none
+    code/1/packages.txt   the installed packages
+    code/1/.source/       the modules, at their paths below `Code.top`
+
+code/2 exists if the study was extended under other code. New attempts run the code with the highest number.
+"""
+
+import hashlib
+import inspect
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import sweeps
+from sweeps.base.errors import UserError
+from sweeps.base.files import CorruptFile, open_regular, quarantine, read_json, write_whole
+from sweeps.base.secrets import without_password
+from sweeps.trial.run.copies import Copies
+
+RECORD, DIFF, PACKAGES, SOURCE = "code.json", "diff.patch", "packages.txt", ".source"
+_MOST_FILES = 2000
+_MOST_MB = 20.0
+_GIT_S = 5.0
+_ENGINE = Path(sweeps.__file__).parent
+_TESTS = {"tests", "test", "docs"}  # folders that may be edited while a study is open, because no trial imports them
+_OF_OTHERS = {"site-packages", "dist-packages", "node_modules", "__pycache__"}
+# Variables that git sets for its hooks, and that would name another repository.
+_OF_A_HOOK = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"}
+
+
+@dataclass(frozen=True)
+class Code:
+    """One state of an app's code, with paths below the app's git working tree, or below its folder without git."""
+
+    app: str = ""  # the app's own file
+    files: dict[str, str] = field(default_factory=dict)
+    """Digests of the modules, by path. Empty if no code is saved: trials then run the present files."""
+    commit: str = ""
+    trouble: str = ""  # why no modules are saved, or which error git reported
+
+
+def keep(study: Path, task_function: Any, extend: bool, resume: str) -> tuple[Copies | None, str]:
+    """Save the app's code in the study's folder, or check that the app still has the saved code.
+
+    Returns the copies for the trials, and a note if the saved code was damaged or no code can be saved. `resume` is the
+    command that resumes the study. Raises UserError if the app's code has changed, unless `extend` saves it too.
+    """
+    folder, file, note = study / "code", _file_of(task_function), ""
+    number = max((int(path.name) for path in folder.glob("[0-9]*") if path.name.isdecimal()), default=0)
+    try:
+        code = _read(folder / str(number) / RECORD) if number else None
+    except CorruptFile as error:
+        old = quarantine(folder / str(number))
+        note = f"{error}. The app's present code is saved instead (old folder: {old.name})"
+        number, code = number - 1, None
+    if code and file:
+        top, copies = file.parents[code.app.count("/")], folder / str(number) / SOURCE
+        changed = _refuse_changed(study, code, top, copies, extend, resume)
+        code = None if changed else code
+    if code is None:
+        number += 1
+        code, top, diff = take(file)
+        _write(folder, number, code, top, diff)
+        if not code.files:
+            present = "Each trial runs the app's files as they are when the trial starts"
+            note = note or f"the app's code is not saved: {code.trouble}. {present}"
+    if not (code.files and file):
+        return None, note
+    copies = folder / str(number) / SOURCE
+    _copy(top, copies, [path for path in code.files if _digest(copies / path) != _digest(top / path)])
+    for path in code.files:
+        _protect(copies / path)
+    return Copies(str(top), str(copies.resolve())), note
+
+
+def check(study: Path, task_function: Any, extend: bool, resume: str) -> None:
+    """Raise UserError if the app's code has changed since the study saved it, unless `extend` saves it too."""
+    file = _file_of(task_function)
+    numbers = [int(path.name) for path in (study / "code").glob("[0-9]*") if path.name.isdecimal()]
+    if file is None or not numbers:
+        return
+    newest = study / "code" / str(max(numbers))
+    with suppress(CorruptFile):  # because the app's present code would be saved instead
+        code = _read(newest / RECORD)
+        _refuse_changed(study, code, file.parents[code.app.count("/")], newest / SOURCE, extend, resume)
+
+
+def _refuse_changed(study: Path, code: Code, top: Path, copies: Path, extend: bool, resume: str) -> bool:
+    """Return whether the app's code has changed. Raises UserError if it has, and does not `extend` the study."""
+    changed = [path for path, digest in code.files.items() if _has_changed(top / path, digest, copies / path)]
+    if changed and not extend:
+        shown = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
+        raise UserError(
+            f"study {study.name} was started with other code: {shown}. The code at its start: {copies}\n"
+            f"Undo the change, or run the remaining trials with the new code: {resume} hydra.sweeper.extend=true"
+        )
+    return bool(changed)
+
+
+def read_newest(study: Path) -> tuple[Path, Code]:
+    """Return the folder of the modules of the newest saved code, and its record.
+
+    Raises UserError if the study has no saved code, or its record is damaged.
+    """
+    numbers = sorted(int(path.name) for path in (study / "code").glob("[0-9]*") if path.name.isdecimal())
+    try:
+        saved = _read(study / "code" / str(numbers[-1]) / RECORD) if numbers else Code(trouble="the study has none")
+    except CorruptFile as error:
+        raise UserError(f"study {study.name}: {error}") from error
+    if not saved.files:
+        raise UserError(f"study {study.name}: its code is not saved ({saved.trouble}).\nSee docs/code.md")
+    return study / "code" / str(numbers[-1]) / SOURCE, saved
+
+
+def take(file: Path | None) -> tuple[Code, Path, str]:
+    """Return the present code of the app in this file, the folder that its paths are below, and git's diff."""
+    if file is None:
+        return Code(trouble="the app has no file of its own"), Path(), ""
+    answers = dict.fromkeys(_GIT_COMMANDS, "")
+    tree = next((folder for folder in file.parents if (folder / ".git").exists()), None)
+    trouble = "" if tree else "the app is in no git repository"
+    if tree:
+        try:
+            answers = {name: _git(tree, *words) for name, words in _GIT_COMMANDS.items()}
+        except (OSError, subprocess.SubprocessError) as error:
+            trouble = f"git: {getattr(error, 'stderr', '') or error}".strip()
+    top, paths = tree or file.parent, answers["modules"].split("\0")
+    if file.relative_to(top).as_posix() not in paths:  # because there is no git, or git ignores the app
+        top = file.parent
+        paths = list(_walk(top))
+    paths = sorted(path for path in set(paths) if path and _is_ours(top / path, top, file.parent))
+    if len(paths) > _MOST_FILES or sum((top / path).stat().st_size for path in paths) > _MOST_MB * 1e6:
+        paths, trouble = [], f"its folder has more than {_MOST_FILES} modules or {_MOST_MB:g} MB of modules"
+    digests = {path: _digest(top / path) for path in paths}
+    app, diff = file.relative_to(top).as_posix(), without_password(answers["diff"])
+    return Code(app, digests, answers["commit"].strip(), trouble), top, diff
+
+
+def tracked_files(top: Path, app: Path) -> list[Path]:
+    """Return the files of the app's kind that git tracks below `top`, hidden files omitted; none without git.
+
+    A file that git does not track may hold a secret.
+    """
+    files = listed_files(top, "--cached") or set()
+    return sorted(file for file in files if file.name[0] != "." and _is_ours(file, top, app.parent))
+
+
+def listed_files(top: Path, *options: str) -> set[Path] | None:
+    """Return the files below `top` that git does not ignore, or those that `options` choose; None without git."""
+    if not (top / ".git").exists():
+        return None
+    try:
+        listed = _git(top, "ls-files", "-z", *(options or ("--cached", "--others", "--exclude-standard")))
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return {top / path for path in listed.split("\0") if path}
+
+
+def _has_changed(file: Path, digest: str, copy: Path) -> bool:
+    """Return whether a file matches neither its recorded digest nor its copy. Either of the two may be damaged."""
+    return _digest(file) not in {digest, _digest(copy)}
+
+
+_GIT_COMMANDS = {
+    "modules": ["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "*.py"],
+    "commit": ["rev-parse", "--verify", "--quiet", "HEAD"],
+    "diff": ["diff", "HEAD", "--no-ext-diff", "--no-textconv", "--no-color", "--", ":(exclude,glob)**/.env*"],
+}
+
+
+def _git(top: Path, *words: str) -> str:
+    """Return the output of git; empty if a command other than ls-files fails.
+
+    Raises OSError or SubprocessError if git is missing or hangs, or ls-files fails.
+    """
+    environment = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK}
+    environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    process = subprocess.run(
+        ["git", "-C", str(top), *words],
+        check=words[0] == "ls-files",  # because before the first commit the other commands fail
+        capture_output=True,
+        env=environment,
+        timeout=_GIT_S,
+        encoding="utf-8",
+        errors="surrogateescape",
+    )
+    return process.stdout if process.returncode == 0 else ""
+
+
+def _file_of(task_function: Any) -> Path | None:
+    """Return the app's file; None if it has no file, or is an installed package."""
+    try:
+        file = Path(inspect.getfile(inspect.unwrap(task_function))).resolve()
+    except TypeError:  # because it is an object with a __call__
+        return None
+    return file if file.is_file() and not _OF_OTHERS.intersection(file.parts) else None
+
+
+def _is_ours(file: Path, top: Path, beside: Path) -> bool:
+    """Return whether a file is a module of the app: no test, not installed, not of this engine, and not hidden.
+
+    Folders above the app do not count, so that an app among tests has modules too.
+    """
+    folders = file.parent.relative_to(beside if file.is_relative_to(beside) else top).parts
+    is_test = _TESTS.intersection(folders) or file.name.startswith("test_") or file.name == "conftest.py"
+    hidden = _OF_OTHERS.intersection(folders) or any(folder.startswith(".") for folder in folders)
+    return not (is_test or hidden) and not file.is_relative_to(_ENGINE) and file.is_file()
+
+
+def _walk(top: Path) -> Iterable[str]:
+    """Yield the modules below a folder, from each folder whose parent has modules too."""
+    folders = [top]
+    for folder in folders:  # the list grows meanwhile
+        with suppress(OSError):
+            modules = [file.relative_to(top).as_posix() for file in folder.glob("*.py")]
+            yield from modules
+            if modules:
+                folders += [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]
+
+
+def _read(file: Path) -> Code:
+    """Read the record of saved code. Raises CorruptFile if it is damaged."""
+    try:
+        code = Code(**(read_json(file) or {"files": None}))
+        if any({"..", "/"}.intersection(PurePosixPath(path).parts) for path in (code.app, *code.files)):
+            raise ValueError("a path in it leads elsewhere")
+    except (TypeError, ValueError) as error:
+        raise CorruptFile(file, error) from error
+    return code
+
+
+def _write(folder: Path, number: int, code: Code, top: Path, diff: str) -> None:
+    """Write the code to `folder`/`number`, all or nothing. Raises OSError if the disk cannot be written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / ".gitignore", "*\n", sync=False)
+    _protect(folder)  # because nobody else can then replace what is inside
+    aside = folder / f".{number}"
+    shutil.rmtree(aside, ignore_errors=True)  # because a killed driver may leave it
+    aside.mkdir()
+    _copy(top, aside / SOURCE, code.files)
+    if diff:
+        (aside / DIFF).write_text(diff, encoding="utf-8", errors="surrogateescape")
+    (aside / PACKAGES).write_text(packages())
+    write_whole(aside / RECORD, json.dumps(asdict(code), indent=1))
+    aside.rename(folder / str(number))
+
+
+def _protect(path: Path) -> None:
+    """Remove the right of other users to write, because trials execute the copies."""
+    with suppress(OSError):  # because the file may belong to a colleague
+        if (mode := path.stat().st_mode) & 0o022:
+            path.chmod(mode & ~0o022)
+
+
+def _copy(top: Path, copies: Path, paths: Iterable[str]) -> None:
+    for path in paths:
+        (copies / path).parent.mkdir(parents=True, exist_ok=True)
+        (copies / path).unlink(missing_ok=True)
+        shutil.copy2(top / path, copies / path)  # with its time, because `Copies` compares the times
+        _protect(copies / path)
+    for folder in (copies.parent, copies, *copies.rglob("*/")):
+        _protect(folder)
+
+
+def packages() -> str:
+    """Return the installed packages, a line each, by the names of their metadata folders, because these read fastest.
+
+    https://packaging.python.org/en/latest/specifications/recording-installed-packages/
+    """
+    versions: dict[str, str] = {}
+    for entry in sys.path:
+        with suppress(OSError):
+            for folder in Path(entry or ".").iterdir():
+                package, _, version = folder.stem.partition("-")
+                if folder.suffix in {".dist-info", ".egg-info"} and version:
+                    versions.setdefault(package, version.partition("-py")[0])
+    lines = [f"{name}=={version}" for name, version in sorted(versions.items(), key=lambda item: item[0].lower())]
+    return "\n".join([f"# Python {sys.version.split()[0]}", *lines, ""])
+
+
+def _digest(file: Path) -> str:
+    """Return the digest of a file's content; empty if the file cannot be read, or is a pipe."""
+    with suppress(OSError), open_regular(file) as content:
+        return hashlib.blake2s(content.read(), digest_size=8).hexdigest()
+    return ""

@@ -1,0 +1,101 @@
+"""The part of `--help` on sweeps: every setting of the sweeper and the launchers, and how many trials run at a time.
+
+The descriptions are the texts below the fields in `sweeps.hydra.settings`. conf/hydra/help/sweepyard.yaml calls this
+module through OmegaConf's resolver `sweepyard.help`, so that other commands spend no time on it.
+"""
+
+import ast
+import inspect
+import shutil
+import textwrap
+from contextlib import suppress
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from sweeps.base.errors import UserError
+from sweeps.hydra.followed import GROUPS, followed, source, written
+from sweeps.hydra.plain import plain
+from sweeps.hydra.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf, read
+from sweeps.space.space import text_of
+
+_INDENT = 46
+
+
+def text(*, _root_: DictConfig) -> str:
+    """Return the help on sweeps under a composed configuration, with dollars doubled for string.Template."""
+    sections = [
+        ("The sweeper, hydra/sweeper=grid or optuna", "sweeper", "grid", SweeperConf),
+        ("Trials on this machine, hydra/launcher=local", "launcher", "local", LocalLauncherConf),
+        ("Trials as SLURM jobs, hydra/launcher=slurm", "launcher", "slurm", SlurmLauncherConf),
+    ]
+    help_lines = ["== Sweeps ==", "-m makes a trial of each combination of values: -m key=a,b other=1,2,3"]
+    help_lines += filter(None, [at_once(_root_)])
+    for title, group, name, kind in sections:
+        node = _root_.hydra[group]
+        if OmegaConf.get_type(node) is not kind:
+            file: Any = OmegaConf.load(GROUPS / group / f"{name}.yaml")
+            del file["defaults"]
+            node = OmegaConf.merge(kind, file)
+        help_lines += ["", f"{title}:"]
+        help_lines += (_format(_typed(_root_, node, group, name), words) for name, words in descriptions(kind).items())
+    return "\n".join(help_lines).replace("$", "$$")
+
+
+def descriptions(kind: type) -> dict[str, str]:
+    """Return the text below each field of a dataclass, by the field's name; empty if there is none."""
+    (tree,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(tree, ast.ClassDef)
+    texts: dict[str, str] = {}
+    for node, below in zip(tree.body, [*tree.body[1:], None], strict=True):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id[0] != "_":
+            is_text = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+            texts[node.target.id] = " ".join(str(below.value.value).split()) if is_text else ""  # type: ignore[union-attr]
+    return texts
+
+
+def at_once(config: DictConfig) -> str:
+    """Return how many trials of this configuration run at a time, and why; empty for a foreign launcher."""
+    kind = OmegaConf.get_type(config.hydra.launcher)
+    try:
+        if kind is LocalLauncherConf:
+            from sweeps.launchers.local.machine import Machine
+
+            count, reason = Machine.here().at_once(config)
+        elif kind is SlurmLauncherConf:
+            settings = read(config.hydra.launcher, SlurmLauncherConf)
+            count = settings.array_parallelism * settings.slots
+            reason = "the SLURM jobs that may be queued or running (hydra.launcher.array_parallelism)"
+            reason += f", of {settings.slots} trials each" if settings.slots > 1 else ""
+        else:
+            return ""
+    except UserError as error:
+        return str(error)
+    limit = config.hydra.sweeper.get("n_jobs") if OmegaConf.get_type(config.hydra.sweeper) is SweeperConf else None
+    if limit is not None and limit < count:
+        return f"Trials at a time: {limit} (hydra.sweeper.n_jobs). There is room for {count}: {reason}"
+    return f"Trials at a time: {count}: {reason}. For fewer: hydra.sweeper.n_jobs=1"
+
+
+def _typed(config: DictConfig, node: DictConfig, group: str, name: str) -> str:
+    """Return a setting as one types it, by the app's own key if it follows one. The environment is not resolved."""
+    if f"hydra/{group}/{name}" in config.hydra.runtime.choices:
+        return f"hydra/{group}/{name}={config.hydra.runtime.choices[f'hydra/{group}/{name}']}"
+    key, value = f"hydra.{group}.{name}", written(node, name)
+    if app_key := followed(value):
+        value = None  # unless the app has the key
+        with suppress(KeyError):
+            key = source(config, app_key)
+            value = written(config, key)
+    value = None if followed(value) else value
+    shown = value if isinstance(value, str) else text_of(plain(value))
+    return f"{key}={textwrap.shorten(shown, 60, placeholder=' ...')}"
+
+
+def _format(typed: str, description: str) -> str:
+    width = max(100, shutil.get_terminal_size((120, 24)).columns)
+    lines = [f"{' ' * _INDENT}{line}" for line in textwrap.wrap(description, width - _INDENT)]
+    setting = f"  {typed}"
+    if lines and len(setting) < _INDENT:
+        setting = setting.ljust(_INDENT) + lines.pop(0).lstrip()
+    return "\n".join([setting, *lines])

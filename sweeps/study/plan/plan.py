@@ -1,0 +1,293 @@
+"""From a command line to a plan: every trial is composed and checked before any starts."""
+
+import inspect
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf
+
+from sweeps.base.errors import Infeasible, UserError
+from sweeps.base.secrets import refuse_typed
+from sweeps.base.wording import counted
+from sweeps.choose.repeats import Seeds
+from sweeps.hydra.brought import Brought
+from sweeps.hydra.followed import source
+from sweeps.hydra.parts import typed_words
+from sweeps.hydra.settings import SweeperConf
+from sweeps.launchers.batch import BatchTrials
+from sweeps.launchers.contract import TrialLauncher
+from sweeps.record.definition import define
+from sweeps.show.terminal.lines import View, cost, requests_table
+from sweeps.space.space import MOST_CORNERS, SAMPLED, Choice, SearchSpace, is_grid
+from sweeps.study.plan.compose import Composer, describe_unread
+from sweeps.study.plan.existing import check_existing
+from sweeps.study.plan.help import at_once
+from sweeps.study.plan.points import Points, announce
+from sweeps.study.plan.price import measured_price
+from sweeps.study.plan.typed_space import in_space, read_space, refuse_fractions
+from sweeps.study.run import notify
+from sweeps.study.run.choosing import Choosing, total
+from sweeps.study.run.requests import Requests
+from sweeps.trial.directions import natural_direction
+from sweeps.trial.job import Point, Request
+from sweeps.trial.run.process import EXPECTED_RETURN
+
+_MOST_PREVIEWED = 2000  # points of a grid that a preview composes, which takes seconds
+
+
+@dataclass(frozen=True)
+class App:
+    """What Hydra passes to a sweeper: the configuration of all trials, and the function that runs one."""
+
+    config: DictConfig
+    hydra_context: HydraContext
+    task_function: TaskFunction
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked study that has not started."""
+
+    folder: Path
+    config: DictConfig
+    settings: SweeperConf
+    choosing: Choosing
+    points: Points
+    added: Requests
+    launcher: TrialLauncher
+    requests: list[Request]  # of each trial; of a search the most expensive one, as often as there are trials
+    left_out: list[str]  # why infeasible points cannot run here
+    checked: int  # number of points that were composed and checked
+    notes: list[str]  # lines to print first
+
+    def preview(self, name: str, task_function: TaskFunction) -> None:
+        """Print the planned trials, their cost, and what would be submitted. Raises UserError on a refusal."""
+        view, choosing = View(), self.choosing
+        typed = define(name, self.settings, choosing.space, self.config, choosing.planned, choosing.size)
+        view.say(check_existing(self.folder, typed, self.settings.extend, task_function))
+        planned, checked = len(self.requests), "all composed and checked"
+        if is_grid(self.settings) and self.checked < planned:
+            checked = f"{self.checked} of them composed and checked; the study itself checks all first"
+        view.say(f"{counted(planned, 'trial')}, {checked}; none was started")
+        if count := len(self.left_out):
+            points = "more points" if is_grid(self.settings) else "corners of the search space"
+            view.say(f"{count} {points} are infeasible, and would not be started. The first: {self.left_out[0]}")
+        if is_grid(self.settings):
+            for line in self.points.listing(self.settings.max_grid_trials):
+                view.say(line)
+        view.console.print(requests_table(self.requests))
+        view.say(measured_price(self.requests, self.settings, self.folder))
+        view.say(cost(self.requests))
+        view.say(at_once(self.config))
+        for line in self.launcher.preview():
+            view.say(line)
+
+
+def make(app: App, settings: SweeperConf, name: str, folder: Path, launcher: Launcher, typed: Sequence[str]) -> Plan:
+    """Return the plan of the typed study. Raises UserError if a setting or a trial is wrong."""
+    config, is_new = app.config, not (folder / "study.json").exists()
+    words = [*typed_words(config.hydra, "hydra"), *typed]
+    refuse_typed(OmegaConf.to_container(config, resolve=False))
+    notify.check(config)
+    if is_new:
+        _refuse_direction(settings, config, words)
+
+    loader = app.hydra_context.config_loader
+    brought = Brought(loader, config)
+    composer = Composer(loader, config, brought if is_new or settings.extend else None)
+    space, notes = read_space(composer, config, settings, typed, is_new)
+    if not is_grid(settings):
+        _refuse_search(settings, space, app.task_function)
+    choosing = Choosing(name, folder, settings, space, config)
+    notes += [*_describe_seeds(settings, choosing.seeds), *choosing.earlier.notes]
+    notes += _likely_mistakes(settings, space, words)
+
+    trials = _trial_launcher(launcher, settings, folder)
+    if choosing.prunes and is_new and isinstance(trials, BatchTrials):
+        chosen = config.hydra.runtime.choices["hydra/launcher"]
+        problem = f"hydra/launcher={chosen}: its trials report only at their ends, so none would be pruned"
+        raise UserError(f"{problem}.\nType hydra/launcher=local or hydra/launcher=slurm, or hydra/sweeper/pruner=none")
+    if trials.grid_only and not is_grid(settings):
+        problem = f"{trials.grid_only}: a search chooses each trial by the results of the others."
+        raise UserError(f"{problem}\nRemove {trials.grid_only}")
+    points = Points(composer, choosing.space, trials)
+    requests, left_out, checked = _check_points(points, choosing, settings, is_new)
+    notes += brought.notes()
+    if any(word.startswith("+") for word in typed):
+        first = points.compose(next(iter(choosing.space.corners()), {}))
+        notes += describe_unread(first, first.hydra)
+    if not is_grid(settings):
+        notes += _describe_sampled(choosing.space)
+    if is_new and (suggested := choosing.rehearse()):
+        _check_suggested(points, settings, suggested)
+    added = Requests(folder, choosing.space, choosing.seeds, points)
+    return Plan(folder, config, settings, choosing, points, added, trials, requests, left_out, checked, notes)
+
+
+def _trial_launcher(launcher: Launcher, settings: SweeperConf, folder: Path) -> TrialLauncher:
+    """Return the launcher as the loop needs it: a foreign launcher runs batches of trials."""
+    if hasattr(launcher, "trials"):
+        trials: TrialLauncher = launcher.trials(folder)
+        return trials
+    return BatchTrials(launcher, settings.n_jobs or (1_000_000 if is_grid(settings) else 1))
+
+
+def _refuse_direction(settings: SweeperConf, config: DictConfig, words: Sequence[str]) -> None:
+    """Raise UserError if a loss would be maximized, or an accuracy minimized, because nobody typed its direction."""
+    keys = {"hydra.sweeper.direction", source(config, "hydra.sweeper.direction")}
+    if any(word.lstrip("+").partition("=")[0] in keys for word in words):
+        return
+    natural = [natural_direction(name) for name in settings.objectives]
+    pairs = [*zip(settings.objectives, settings.directions, natural, strict=True)]
+    wrong = [(name, direction) for name, direction, better in pairs if better and better != direction]
+    if not wrong:
+        return
+    better_typed = _direction_word([better or direction for _, direction, better in pairs])
+    meant = _direction_word(settings.directions)
+    name, direction = wrong[0]
+    problem = f"{name} would be {direction}d, because hydra.sweeper.direction is not typed"
+    raise UserError(f"{problem}.\nAdd {better_typed}, or {meant} if this is meant")
+
+
+def _direction_word(directions: Sequence[str]) -> str:
+    """Return the word that sets these directions, as typed in a shell."""
+    if len(directions) == 1:
+        return f"hydra.sweeper.direction={directions[0]}"
+    return shlex.quote(f"hydra.sweeper.direction=[{','.join(directions)}]")
+
+
+def _refuse_search(settings: SweeperConf, space: SearchSpace, task_function: TaskFunction) -> None:
+    """Raise UserError if a search lacks its space, its number of trials or its objective."""
+    if not space.parameters and not settings.custom_search_space:
+        raise UserError("a search needs a search space.\nAdd one, such as 'lr=tag(log, interval(1e-4, 1e-1))'")
+    if settings.n_trials is None:
+        raise UserError("a search needs a number of trials.\nAdd hydra.sweeper.n_trials=20")
+    if _returns_nothing(task_function):
+        name = getattr(task_function, "__name__", "the task function")
+        raise UserError(f"a search needs an objective, and {name}() returns nothing.\nReturn it: {EXPECTED_RETURN}")
+
+
+def _returns_nothing(function: TaskFunction) -> bool:
+    """Return whether the source of a function can be read, and has no `return` with a value."""
+    try:
+        source = inspect.getsource(inspect.unwrap(function))
+    except (OSError, TypeError):
+        return False
+    return not re.search(r"\breturn\b *[^\s#]|\blambda\b", source)
+
+
+def _check_points(
+    points: Points, choosing: Choosing, settings: SweeperConf, is_new: bool
+) -> tuple[list[Request], list[str], int]:
+    """Return what each trial requests, why infeasible points are left out, and how many points were checked.
+
+    Checks every point of a new grid. Of a search, a study that exists, or the preview of a large grid, it checks the
+    corners of the space. Raises UserError if a point is wrong, and Infeasible if a new study has no feasible point.
+    """
+    space, seeds, grid = choosing.space, choosing.seeds, is_grid(settings)
+    whole_grid = grid and (is_new or settings.preview)
+    is_sampled = whole_grid and settings.preview and choosing.planned > _MOST_PREVIEWED
+    seed: Point = {**seeds.first} or dict.fromkeys([settings.seed_key] * bool(seeds.fresh), 0)
+    answers: list[Request | str] = []
+    corners = space.corners() if is_sampled else [*space.corners(), *choosing.start]
+    checked = space.points() if whole_grid and not is_sampled else corners
+    for point in announce(checked, choosing.planned if whole_grid and not is_sampled else len(corners)):
+        seeded = {**seed, **point}
+        try:
+            answers.append(points.check(seeded, is_new and not settings.preview, is_new))
+        except Infeasible as error:
+            answers.append(str(error))
+        except UserError as error:
+            raise in_space(error, space, seeded, points.compose, points.check) from error
+    if is_new and not whole_grid:
+        refuse_fractions(space, [{**seed, **point} for point in space.corners()], points.check)
+
+    checked_count = len(answers)
+    if is_sampled:
+        answers = list(islice(cycle(answers), choosing.planned))
+    answers = answers[: settings.max_grid_trials] if grid else answers
+    requests = [answer for answer in answers if isinstance(answer, Request)]
+    left_out = [answer for answer in answers if isinstance(answer, str)]
+    if is_new and left_out and not requests:
+        raise Infeasible(left_out[0])
+    if not grid:
+        # A search chooses its trials later: count each as its most expensive corner.
+        most_expensive = sorted(requests, key=lambda request: (request.gpus, request.timeout_min or 0))[-1:]
+        requests = most_expensive * (choosing.planned * settings.repeats)
+    return requests, left_out, checked_count
+
+
+def _check_suggested(points: Points, settings: SweeperConf, point: Point) -> None:
+    """Raise UserError if the search space in the user's code suggests keys that the configuration lacks."""
+    try:
+        points.compose(point)
+    except UserError as error:
+        first = str(error).splitlines()[0]
+        raise UserError(
+            f"hydra.sweeper.custom_search_space={settings.custom_search_space}: "
+            f"it suggests {', '.join(point)}. {first}\n"
+            "Use only keys of the configuration, as in trial.suggest_float('lr', 0, 1)"
+        ) from error
+
+
+def _describe_sampled(space: SearchSpace) -> Iterator[str]:
+    """Yield the parameters with too many values to check each."""
+    for parameter in space.parameters:
+        if len(parameter.values) > MOST_CORNERS:
+            count = counted(len(parameter.values), "value")
+            yield f"{parameter.key} has {count}: {SAMPLED} are checked now, each other once a trial has it"
+
+
+def _describe_seeds(settings: SweeperConf, seeds: Seeds) -> Iterator[str]:
+    """Yield that each configuration runs under several seeds, and that a final race follows."""
+    if settings.repeats > 1:
+        counts = "; hydra.sweeper.n_trials counts configurations" if settings.n_trials else ""
+        values = ",".join(map(str, seeds.repeated))
+        yield f"each configuration runs {settings.repeats} times, with {settings.seed_key}={values}{counts}"
+    if settings.final_race:
+        fresh, best, until = seeds.of_race(settings.final_race), "configuration runs", ""
+        if settings.final_race > 1:
+            best, until = f"{settings.final_race} configurations run", ", until a test separates them"
+        yield f"after all other trials the best {best} with {settings.seed_key}={fresh[0]} to {fresh[-1]}{until}"
+
+
+def _likely_mistakes(settings: SweeperConf, space: SearchSpace, words: Sequence[str]) -> Iterator[str]:
+    """Yield settings that likely mean something else, such as a value typed twice, or more trials than points."""
+    if (settings.sampler or {}).get("_target_") == "optuna.samplers.CmaEsSampler":
+        unordered = [
+            parameter.key
+            for parameter in space.parameters
+            if parameter.condition or (isinstance(parameter, Choice) and not parameter.ordered)
+        ]
+        if unordered:
+            yield f"hydra/sweeper/sampler=cmaes models numbers only: it samples {', '.join(unordered)} at random"
+    target, name = settings.target, settings.objectives[0]
+    if target is not None and name.endswith("accuracy") and 1 < target <= 100:
+        yield f"hydra.sweeper.target={target:g} is out of reach if {name} is a fraction of 1: use {target / 100:g}"
+    yield from _ranges_of_one(words)
+    for parameter in space.parameters:
+        if isinstance(parameter, Choice) and len(parameter.distinct) < len(parameter.values):
+            values = counted(len(parameter.distinct), "value")
+            yield f"{parameter.key}={parameter.typed} is {values}: each is tried once"
+    n_trials = settings.n_trials if any(".n_trials=" in word for word in words) else None
+    if n_trials and (count := total(settings, space)) < n_trials:
+        kind = "grid" if is_grid(settings) else "search space"
+        hint = "; to search, add hydra/sweeper=optuna" if is_grid(settings) else ""
+        points = f"the {kind} has {counted(count, 'point')}"
+        yield f"{points}: each is tried once, not hydra.sweeper.n_trials={n_trials}{hint}"
+
+
+def _ranges_of_one(words: Sequence[str]) -> Iterator[str]:
+    """Yield the typed ranges whose step leaves one value."""
+    number = r"(-?[\d.]+(?:e-?\d+)?)"
+    for word in words:
+        match = re.fullmatch(rf"(.+)=range\({number}, *{number}\)", word.replace("start=", "").replace("stop=", ""))
+        if match and 0 < (span := float(match[3]) - float(match[2])) <= 1:
+            step = f"{match[1]}=range({match[2]},{match[3]},{span / 2:g})"
+            yield f"{word} is one value, {match[2]}, because its step is 1. For several, type a step: '{step}'"

@@ -1,0 +1,290 @@
+"""The typed search space: how it is read, and what to type if it is wrong."""
+
+import math
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain, islice
+
+from hydra.core.override_parser.types import Override
+from omegaconf import DictConfig, OmegaConf
+
+from sweeps.base.errors import UserError
+from sweeps.hydra.functions import Zip
+from sweeps.hydra.mistakes import CONDITIONS, explain_lacking
+from sweeps.hydra.near import closest, keys
+from sweeps.hydra.plain import plain
+from sweeps.hydra.settings import SweeperConf
+from sweeps.record.definition import sweeps_line
+from sweeps.record.narrowed import has_untried
+from sweeps.record.study import StudySnapshot
+from sweeps.space.exclusion import SETTING, is_number
+from sweeps.space.grammar import parse, parse_condition
+from sweeps.space.space import Choice, Condition, Interval, Parameter, SearchSpace, is_grid, text_of
+from sweeps.space.written_space import words_of, words_of_grid
+from sweeps.study.plan.compose import Composer
+from sweeps.study.plan.listed_points import read_listed
+from sweeps.trial.job import Point
+
+_MOST_COMPARED = 10_000  # points with which each condition is compared
+_MOST_COMPOSED = 50  # choices of a parameter that are composed to find those that have a key
+
+Check = Callable[[Point], object]
+"""Raises UserError if a trial with this point cannot run."""
+
+
+def read_space(
+    composer: Composer, config: DictConfig, settings: SweeperConf, typed: Sequence[str], is_new: bool
+) -> tuple[SearchSpace, list[str]]:
+    """Return the search space, and notes: what is left out, and what has no effect.
+
+    Raises UserError if a parameter is wrong, or a condition of a new study can never be true.
+    """
+    conditional = {}
+    for text, params in settings.conditional_params.items():
+        conditional[parse_condition(text)] = composer.parse(words_of(f"{CONDITIONS}.{text}", params, config))
+    constants = {}
+    for condition in conditional:
+        if (value := _value_of(condition.key, config)) is not None:
+            constants[condition.key] = value
+    first = [*words_of("hydra.sweeper.params", settings.params, config), *typed]
+    also = [words_of_grid(grid, config) for grid in settings.also]
+    grids = [composer.parse([*first, *words]) for words in ([], *also)]
+    space = parse(grids[0], conditional, constants, grids[1:])
+    _refuse_names_of_keys(grids, composer, config)
+    if settings.points is not None:
+        space = space.with_listed(read_listed(settings, composer, space))
+    space = space.with_excluded(settings.exclude)
+    if is_new:
+        _refuse_exclusions(space)
+        if not is_grid(settings):
+            _refuse_untried(space, config)
+    if settings.custom_search_space and (space.excluded or space.listed):
+        setting = "hydra.sweeper.exclude" if space.excluded else "zip(...)"
+        raise UserError(
+            f"{setting} and hydra.sweeper.custom_search_space conflict.\n"
+            "Raise optuna.TrialPruned in the function instead, or remove one"
+        )
+    used = {(parameter.key, parameter.condition) for parameter in space.parameters}
+    notes = [f"{SETTING}: '{text}' holds for no point of the search space" for text in _unused_exclusions(space)]
+    for condition, overrides in conditional.items():
+        names = [override.get_key_element() for override in overrides]
+        if is_new:
+            _refuse_impossible(condition, names, space, composer, config)
+        for name, override in zip(names, overrides, strict=True):
+            if (name, condition) not in used:
+                notes.append(f"{override.input_line} under {condition} is left out: {name} is set for all trials")
+    return space, notes
+
+
+def _refuse_names_of_keys(grids: Sequence[Sequence[Override]], composer: Composer, config: DictConfig) -> None:
+    """Raise UserError if the name of a zip(...) is a key or a group, because that key would not be set."""
+    for override in chain(*grids):
+        name = override.get_key_element()
+        if isinstance(override.value(), Zip) and (override.key_or_group in keys(config) or composer.options(name)):
+            raise UserError(
+                f"{name}=zip(...): {name} is a key of the configuration, and would not be set.\n"
+                f"Choose another name, as in {name}_and_more=zip(...)"
+            )
+
+
+def _refuse_exclusions(space: SearchSpace) -> None:
+    """Raise UserError if a condition has a key or a value that is not swept, or if no point is left."""
+    swept: dict[str, list[Parameter]] = {}
+    for parameter in space.parameters:
+        swept.setdefault(parameter.key.lstrip("+"), []).append(parameter)
+    for exclusion in space.excluded:
+        prefix = f"{SETTING}: '{exclusion.text}' has"
+        if name := exclusion.first_unknown:
+            near = closest(name, swept)
+            advice = f"Did you mean {near}?" if near else f"Choose among: {', '.join(swept)}"
+            raise UserError(f"{prefix} {name}, which is not swept.\n{advice}")
+        for key in exclusion.ordered:
+            if not any(map(_has_number, swept[key])):
+                typed = ", ".join(parameter.typed for parameter in swept[key])
+                raise UserError(f"{prefix} an order of {key}, which has no numbers.\nCompare it by =, with: {typed}")
+        for key, value in exclusion.equalities:
+            if not any(parameter.find(value) for parameter in swept[key]):
+                choices = [parameter for parameter in swept[key] if isinstance(parameter, Choice)]
+                texts = [text_of(value) for choice in choices for value in choice.values]
+                near = closest(str(value), texts)
+                typed = ", ".join(parameter.typed for parameter in swept[key])
+                advice = f"Did you mean {near}?" if near else f"Choose among: {typed}"
+                raise UserError(f"{prefix} {key}={value}, which no trial has.\n{advice}")
+    if space.excluded and next(space.all_points(), None) is None:
+        conditions = ", ".join(exclusion.text for exclusion in space.excluded)
+        raise UserError(f"{SETTING} leaves no point to try: {conditions}.\nRemove a condition, or type more values")
+
+
+def _has_number(parameter: Parameter) -> bool:
+    values = parameter.values if isinstance(parameter, Choice) else ()
+    return isinstance(parameter, Interval) or any(is_number(value) for value in values)
+
+
+def _unused_exclusions(space: SearchSpace) -> Iterator[str]:
+    """Yield the conditions that exclude no point of a space whose points are few enough to compare."""
+    if not space.excluded or any(isinstance(parameter, Interval) for parameter in space.parameters):
+        return
+    points = list(islice(replace(space, excluded=()).all_points(), _MOST_COMPARED))
+    for exclusion in space.excluded if len(points) < _MOST_COMPARED else ():
+        alone = replace(space, excluded=(exclusion,))
+        if not any(alone.excludes(point) for point in points):
+            yield exclusion.text
+
+
+def _refuse_untried(space: SearchSpace, config: DictConfig) -> None:
+    """Raise UserError if a search never tries a point of the grids, because a sampler gives each key a value."""
+    listed = {*chain(*space.listed)}
+    for point in space.listed:
+        part: Point = {}
+        for parameter in (parameter for parameter in space.parameters if parameter.key in listed):
+            key = parameter.key
+            if key in point:
+                part[key] = point[key]
+            elif space.fit(parameter, parameter.values[0], part):
+                value = _value_of(key.lstrip("+"), config)
+                # Not of a group that is swept, because another choice may have the key.
+                is_of_group = any(key.startswith(f"{other.key}.") for other in space.parameters)
+                if value is None and not is_of_group and (near := closest(key, keys(config))):
+                    problem = f"hydra.sweeper.also: '{key}' is not in the configuration"
+                    raise UserError(f"{problem}.\nDid you mean '{near}'?")
+                advice = "Run a study for each grid" if value is None else f"Type it in each, as in {key}={value}"
+                raise UserError(f"hydra.sweeper.also: a search needs {key} in each grid.\n{advice}")
+
+
+def refuse_narrowing(condition: str, space: SearchSpace, study: StudySnapshot) -> None:
+    """Raise UserError if a condition is wrong, or would leave no untried point of a study that has begun."""
+    narrowed = space.with_excluded([*(exclusion.text for exclusion in space.excluded), condition])
+    alone = replace(narrowed, excluded=narrowed.excluded[-1:])  # because earlier conditions were accepted
+    _refuse_exclusions(alone)
+    if condition in _unused_exclusions(alone):
+        swept = " ".join(f"{parameter.key}={parameter.typed}" for parameter in space.parameters)
+        raise UserError(f"exclude '{condition}': it holds for no point.\nCompare with values that are swept: {swept}")
+    if not has_untried(narrowed, study):
+        advice = "To add values, type the study's command with them and hydra.sweeper.extend=true"
+        if has_untried(space, study):
+            advice = f"To start no further trial, type: {sweeps_line('stop', study.folder)}"
+        raise UserError(f"exclude '{condition}': no untried point is left.\n{advice}")
+
+
+def _value_of(key: str, config: DictConfig) -> str | None:
+    """Return the value of a key in the configuration, as text; None if the configuration lacks the key."""
+    if key in (choices := config.hydra.runtime.choices):
+        return str(choices[key])
+    value = OmegaConf.select(config, key, default=...)
+    return None if value is ... else text_of(plain(value))
+
+
+def _refuse_impossible(
+    condition: Condition, names: Sequence[str], space: SearchSpace, composer: Composer, config: DictConfig
+) -> None:
+    """Raise UserError if no trial can have the key of a condition, or one of its values."""
+    key, prefix = condition.key, f"{CONDITIONS} has {condition}: {condition.key}"
+    swept = [parameter for parameter in space.parameters if parameter.key == key]
+    texts = [text_of(value) for parameter in swept if isinstance(parameter, Choice) for value in parameter.values]
+    texts += composer.options(key)
+    if not texts and not swept:
+        if key not in space.constants:
+            near = closest(key, dict.fromkeys([*(parameter.key for parameter in space.parameters), *keys(config)]))
+            advice = f"Did you mean {Condition(near, condition.values)}?" if near else "Use a key of --help"
+            raise UserError(f"{prefix} is not in the configuration, and is not swept\n{advice}")
+        texts = [space.constants[key]]
+    for value in condition.values:
+        if value not in texts and not any(_is_in(parameter, value) for parameter in swept):
+            near = closest(value, texts)
+            advice = f"Did you mean {key}={near}?" if near else f"Choose one of: {', '.join(dict.fromkeys(texts))}"
+            raise UserError(f"{prefix} is never {value}, which {', '.join(names)} would need\n{advice}")
+
+
+def _is_in(parameter: Parameter, text: str) -> bool:
+    """Return whether a condition's value is inside an interval."""
+    with suppress(ValueError):
+        return isinstance(parameter, Interval) and bool(parameter.find(float(text)))
+    return False
+
+
+def in_space(error: UserError, space: SearchSpace, point: Point, compose: Check, check: Check) -> UserError:
+    """Return the error of one point, with advice on the search space that was typed."""
+    for parameter in space.parameters:
+        if isinstance(parameter, Interval) and parameter.key in point and _is_whole(parameter, point, check):
+            return _fractions(parameter)
+    return _lacking(error, space, compose) or _with_typed(error, space)
+
+
+def refuse_fractions(space: SearchSpace, points: Sequence[Point], check: Check) -> None:
+    """Raise UserError for an interval with valid ends if only its whole numbers are valid."""
+    for interval in space.parameters:
+        point = next((point for point in points if interval.key in point), None)
+        if not isinstance(interval, Interval) or interval.whole or point is None:
+            continue
+        below = math.floor(interval.low + 0.618 * (interval.high - interval.low))
+        if below < interval.low or below + 1 > interval.high or _passes(check, {**point, interval.key: below + 0.5}):
+            continue
+        if all(_passes(check, {**point, interval.key: whole}) for whole in (below, below + 1)):
+            raise _fractions(interval)
+
+
+def _fractions(interval: Interval) -> UserError:
+    """Return the error of an interval of fractions for a key that needs a whole number."""
+    key, low = interval.key, math.ceil(interval.low)
+    whole = replace(interval, low=low, high=max(math.floor(interval.high), low + 1)).typed
+    problem = f"{key}={interval.typed} has fractions, and {key} is a whole number"
+    if interval.condition:
+        return UserError(f'{problem}\nIn {CONDITIONS} type under {interval.condition}: {{{key}: "{whole}"}}')
+    return UserError(f"{problem}\nType: {shlex.quote(f'{key}={whole}')}")
+
+
+def _is_whole(interval: Interval, point: Point, check: Check) -> bool:
+    """Return whether the app accepts the lowest whole number of an interval, and rejects it as a float."""
+    value = math.ceil(interval.low)
+    if interval.whole or value > interval.high or _passes(check, {**point, interval.key: float(value)}):
+        return False
+    return _passes(check, {**point, interval.key: value})
+
+
+def _lacking(error: UserError, space: SearchSpace, compose: Check) -> UserError | None:
+    """Return the error of a key that only some choices of a group have: sweep the key under these; else None."""
+    fixed = [line.partition("=") for line in space.fixed]
+    typed = {key: value for key, _, value in fixed} | {swept.key: swept.typed for swept in space.parameters}
+    key = next((name for name in typed if str(error).startswith(f"'{name}' is not in the configuration")), "")
+    value = Point({swept.key: swept.values[0] for swept in space.parameters if swept.key == key})  # none if it is fixed
+    for group in space.parameters:
+        if not key or not isinstance(group, Choice) or group.key == key or group.ordered:
+            continue
+        if len(group.texts) > _MOST_COMPOSED:
+            continue
+        pairs = zip(group.texts, group.values, strict=True)
+        having = [text for text, chosen in pairs if _passes(compose, {group.key: chosen, **value})]
+        lacking = [text for text in group.texts if text not in having]
+        if having and lacking:
+            together = key in chain(*space.listed)
+            return UserError(explain_lacking(group.key, having, lacking, key, typed[key], together))
+    return None
+
+
+def _with_typed(error: UserError, space: SearchSpace) -> UserError:
+    """Return the error with the typed values in its advice on a key, instead of the value of one point."""
+    text = str(error)
+    for parameter in space.parameters:
+        advice = re.search(r"\n(To add a new key|Type): '?([^=\s]+)=.*$", text)
+        key = parameter.key
+        is_advised = advice and (advice[2] == f"+{key}" or text.startswith(f"'{key}' is not in"))
+        if not advice or not is_advised:
+            continue
+        problem, start, name = text[: advice.start()], advice[1], advice[2]
+        if key in chain(*space.listed):
+            new = "To add a new key, type" if start.startswith("To") else "Type"
+            return UserError(f"{problem}\n{new} in its place: {name}")
+        if not parameter.condition:
+            return UserError(f"{problem}\n{start}: {shlex.quote(f'{name}={parameter.typed}')}")
+    return error
+
+
+def _passes(check: Check, point: Point) -> bool:
+    try:
+        check(point)
+    except UserError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""The driver and its loop: starting, watching and closing trials, budgets, requests and stops."""

@@ -1,0 +1,204 @@
+"""When a study has enough: it reached its target, stopped improving, spent its budget, or too many trials failed."""
+
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
+
+from sweeps.analysis.configurations import LOST, by_configuration
+from sweeps.base.wording import counted
+from sweeps.hydra.settings import SweeperConf
+from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.space.exclusion import is_number, is_same
+from sweeps.space.space import canonical
+from sweeps.study.run.attempt import Attempt
+from sweeps.trial.job import Point, State, Value
+
+_RIDGE = 0.1
+
+
+@dataclass(frozen=True)
+class Enough:
+    """Why no further trial starts, in words."""
+
+    reason: str
+    setting: str = ""  # the setting to change for further trials; empty if that alone would not help
+    reached_goal: bool = False  # whether the study reached its goal
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The limits of one study, compared with what its trials returned and used."""
+
+    settings: SweeperConf
+    study: StudySnapshot
+    clock: Callable[[], float]
+
+    def judge_results(self) -> Enough | None:
+        """Return why the results are enough: the target is reached, or too many trials brought no improvement.
+
+        Results are what trials returned; with `repeats`, the mean of each configuration. The final race does not count.
+        """
+        target, patience = self.settings.target, self.settings.patience
+        if target is None and patience is None:
+            return None
+        sign = -1 if self.settings.directions[0] == "maximize" else 1
+        best_value, best_trial, count = math.inf, "", 0
+        for _, value, trial in sorted(self._results(sign)):
+            if value < best_value:
+                best_value, best_trial, count = value, trial, 0
+            else:
+                count += 1
+            if best_trial and count == patience:
+                break  # because patience is not renewed by trials that were still running
+        if not best_trial:
+            return None
+        if target is not None and best_value <= sign * target:
+            result = f"{self.study.objective[0]}={sign * best_value:.6g}"
+            return Enough(f"{best_trial} reached target={target:g} with {result}", "target", reached_goal=True)
+        if count == patience:
+            kind = "trial" if self.settings.repeats == 1 else "configuration"
+            reason = f"{counted(count, kind)} ended without an improvement on {best_trial} (patience={patience})"
+            return Enough(reason, "patience", reached_goal=True)
+        return None
+
+    def judge_spending(self, running: Collection[Attempt]) -> Enough | None:
+        """Return why nothing further may start: too many trials failed, or a budget is spent; else None."""
+        rate = self.settings.max_failure_rate
+        if rate is not None:
+            count = len(self.study.bad())
+            # `planned` comes first because `total`, which is never less, looks at every trial.
+            if count > rate * (self.study.planned or 0) and count > rate * (self.study.total or 0):
+                return Enough(f"{counted(count, 'trial')} failed, more than max_failure_rate={rate} allows")
+        for name, hours_used in (("max_gpu_hours", self._gpu_hours), ("max_hours", self._hours)):
+            limit = getattr(self.settings, name)
+            if limit is not None and hours_used(running) >= limit:
+                return Enough(f"the budget of {name}={limit} is spent", name)
+        return None
+
+    def predict_overrun(self, attempt: Attempt, running: Collection[Attempt]) -> Enough | None:
+        """Return which budget would be exceeded if this attempt started now; None if none, or if no duration is known.
+
+        Running attempts count with their predicted ends; queued attempts do not count.
+        """
+        limit, gpu_limit = self.settings.max_hours, self.settings.max_gpu_hours
+        if self.settings.budget_overrun or (limit is None and gpu_limit is None):
+            return None
+        hours = self._left_hours(attempt)
+        if hours is None:
+            return None
+        prediction = f"trial {attempt.trial.number} is predicted to take {hours:.3g} hours"
+        override = "(hydra.sweeper.budget_overrun=true starts it anyway)"
+        if limit is not None and (used := self._hours(running)) + hours > limit:
+            left = max(0, limit - used)
+            return Enough(f"{prediction}, but {left:.3g} of max_hours={limit} are left {override}", "max_hours")
+        gpus = attempt.job.request.gpus
+        if gpu_limit is not None and gpus:
+            used = self._gpu_hours(running)
+            used += sum(other.job.request.gpus * self._rest_hours(other) for other in running)
+            if used + gpus * hours > gpu_limit:
+                left = max(0.0, gpu_limit - used)
+                left_words = f"{left:.3g} of max_gpu_hours={gpu_limit} are left"
+                return Enough(f"{prediction} on {gpus:.3g} GPUs, but {left_words} {override}", "max_gpu_hours")
+        return None
+
+    def _results(self, sign: int) -> Iterator[tuple[float, float, str]]:
+        """Yield when each result was complete (s), its value, and its trial. Less is better; a failure is inf."""
+        seed_key, repeats = self.settings.seed_key, self.settings.repeats
+        trials = [trial for trial in self.study.rows if not trial.infeasible and not trial.race]
+        groups = [[trial] for trial in trials]
+        if repeats > 1:
+            groups = [configuration.rows for configuration in by_configuration(trials, seed_key)]
+        for group in groups:
+            ended = [trial for trial in group if trial.state.is_over and trial.attempts]
+            values = [sign * trial.result[0] for trial in ended if trial.result]
+            failed = any(trial.state not in (State.COMPLETED, *LOST) for trial in ended)
+            needed = repeats if seed_key in group[0].params else 1
+            if failed or (ended and len(ended) >= needed):
+                value = math.inf if failed or not values else fmean(values)
+                yield max(trial.attempts[-1].ended_at for trial in ended), value, f"trial {group[0].number}"
+
+    def _gpu_hours(self, running: Collection[Attempt]) -> float:
+        hours = sum(outcome.gpu_hours for trial in self.study.rows for outcome in trial.attempts)
+        for attempt in running:
+            if attempt.started_at:
+                hours += attempt.job.request.gpus * (self.clock() - attempt.started_at) / 3600
+        return hours
+
+    def _hours(self, running: Collection[Attempt]) -> float:
+        """Return the hours in which a trial was queued or running, under this driver and all earlier drivers."""
+        spans = [(outcome.queued_at, outcome.ended_at) for trial in self.study.rows for outcome in trial.attempts]
+        for attempt in running:
+            begin = min(attempt.queued_at, attempt.started_at or attempt.queued_at)
+            spans.append((begin, self.clock()))
+        total_s, until = 0.0, 0.0
+        for begin, end in sorted(spans):
+            total_s += max(0.0, end - max(begin, until))
+            until = max(until, end)
+        return total_s / 3600
+
+    def _rest_hours(self, attempt: Attempt) -> float:
+        """Return how long an attempt still runs, in hours; 0 if it has not started, or its duration is unknown."""
+        if not attempt.started_at:
+            return 0.0
+        return max(0.0, (self._left_hours(attempt) or 0.0) - (self.clock() - attempt.started_at) / 3600)
+
+    def _left_hours(self, attempt: Attempt) -> float | None:
+        """Return how long an attempt will take in hours, less the time of its trial's earlier attempts."""
+        durations = [
+            (trial.params, seconds)
+            for trial in self.study.rows
+            if trial.state is State.COMPLETED
+            and trial.attempts[-1].gpus == attempt.job.request.gpus
+            and (seconds := _seconds(trial)) > 0
+        ]
+        predicted = predict_seconds(attempt.trial.params, durations)
+        return None if predicted is None else max(0.0, predicted - _seconds(attempt.trial)) / 3600
+
+
+def predict_seconds(point: Point, durations: Sequence[tuple[Point, float]]) -> float | None:
+    """Return how long a trial takes (s), predicted from the durations (s) of others; None if there are no others.
+
+    Ridge regression of the logarithm of the duration on the params (Hoerl and Kennard, 1970).
+    """
+    if not durations:
+        return None
+    import numpy as np
+
+    points, logs = [params for params, _ in durations], np.log([seconds for _, seconds in durations])
+    keys = dict.fromkeys(key for params in points for key in params)
+    columns = [column for key in keys for column in _columns(key, points)]
+    if not columns:
+        return float(np.exp(logs.mean()))
+    table = np.array([[measure(params) for measure in columns] for params in [*points, point]])
+    mean, spread = table[:-1].mean(axis=0), table[:-1].std(axis=0)
+    table = (table - mean) / np.where(spread > 0, spread, np.inf)  # because a constant column predicts nothing
+    x, target = table[:-1], table[-1]
+    weights = np.linalg.solve(x.T @ x + _RIDGE * np.eye(len(columns)), x.T @ (logs - logs.mean()))
+    return float(np.exp(logs.mean() + target @ weights))
+
+
+def _columns(key: str, points: Sequence[Point]) -> list[Callable[[Point], float]]:
+    """Return the measures of a param: the logarithm of its number, or for each of its values whether it is equal."""
+    values = [point.get(key) for point in points]
+    numbers = [value for value in values if is_number(value) and math.isfinite(value)]
+    if len(numbers) < len(values):
+        different = {canonical({key: value}): value for value in values}
+        return [partial(_has, key, value) for value in different.values()]
+    median = sorted(numbers)[len(numbers) // 2]
+
+    def measure(point: Point) -> float:
+        value = point.get(key)
+        number = float(value) if isinstance(value, int | float) and math.isfinite(value) else median
+        return math.log(number) if min(numbers) > 0 and number > 0 else number
+
+    return [measure]
+
+
+def _has(key: str, value: Value, point: Point) -> float:
+    return float(key in point and is_same(point[key], value))
+
+
+def _seconds(trial: TrialRecord) -> float:
+    return sum(outcome.duration_s for outcome in trial.attempts)

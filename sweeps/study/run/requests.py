@@ -1,0 +1,133 @@
+"""What persons request from a study: each file is recorded, refused with its reason, or read again later."""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sweeps.base.errors import UserError
+from sweeps.choose import manual
+from sweeps.choose.repeats import Seeds
+from sweeps.record.extension import user_name
+from sweeps.record.narrowed import narrow
+from sweeps.record.study import Added, StudySnapshot
+from sweeps.record.writer import Record
+from sweeps.space.exclusion import Excluded
+from sweeps.space.space import SearchSpace
+from sweeps.study.plan.points import Points
+from sweeps.study.plan.typed_space import refuse_narrowing
+
+_RETRIES = "SWEEPYARD_RETRIES"
+
+
+def request_retries(folder: Path, numbers: Sequence[int]) -> None:
+    """Let the driver that this process turns into retry these trials. A driver that is refused records nothing."""
+    os.environ[_RETRIES] = json.dumps({"study": str(folder), "trials": list(numbers)})
+
+
+@dataclass
+class Requests:
+    """The requests in the folder of one study. A file that cannot be taken stops neither the study nor other files."""
+
+    folder: Path
+    space: SearchSpace
+    seeds: Seeds
+    points: Points
+    _named: set[str] = field(default_factory=set)  # problems that were printed
+    _left: set[str] = field(default_factory=set)  # names of the files that are answered, but cannot be deleted
+    _retries: list[int] = field(default_factory=list)  # numbers of the trials that `resume --retry` named
+
+    def __post_init__(self) -> None:
+        retries = json.loads(os.environ.pop(_RETRIES, "{}"))  # because trials must not inherit the variable
+        if retries and Path(retries["study"]).resolve() == self.folder.resolve():
+            self._retries = retries["trials"]
+
+    def retry(self, record: Record, print_line: Callable[[str], None]) -> None:
+        """Record that the trials run again that `resume --retry` named."""
+        ended = {trial.number for trial in record.trials if trial.state.is_over}
+        numbers = [number for number in self._retries if number in ended]
+        self._retries = []
+        if numbers:
+            record.reopen(numbers)
+            print_line(f"retries trials {', '.join(map(str, numbers))}")
+
+    def check(self) -> None:
+        """Check the points that this user added while no driver ran. Raises UserError, and deletes a wrong request.
+
+        What others requested is left to `take`, because this user cannot correct it.
+        """
+        for file in self._list(print):
+            try:
+                request = manual.read_request(file, self.space, self.seeds)
+            except (UserError, OSError):
+                continue
+            if isinstance(request, Added) and request.by == user_name():
+                try:
+                    self.points.check(request.params)
+                except UserError:
+                    file.unlink(missing_ok=True)
+                    raise
+
+    def take(self, record: Record, print_line: Callable[[str], None]) -> None:
+        """Record the valid requests. Each file is kept until its request is recorded."""
+        for file in self._list(print_line):
+            if file.name not in self._left:
+                self._take(file, record, print_line)
+
+    def _list(self, print_line: Callable[[str], None]) -> list[Path]:
+        try:
+            return manual.list_requests(self.folder)
+        except OSError as error:
+            self._name(f"requests cannot be read, and are taken once they can: {error}", print_line)
+            return []
+
+    def _take(self, file: Path, record: Record, print_line: Callable[[str], None]) -> None:
+        """Record or refuse one request."""
+        try:
+            request = None if _is_recorded(file, record.study) else self._read(file, record)
+        except OSError as error:
+            self._name(f"a request cannot be read, and is taken once it can: {error}", print_line)
+            return
+        except UserError as error:
+            self._refuse(file, error, print_line)
+            return
+        if isinstance(request, Added):
+            record.add(request)
+        elif request:
+            record.exclude(request, self.space)
+        try:
+            file.unlink(missing_ok=True)
+        except OSError as error:
+            self._left.add(file.name)
+            self._name(f"a request was taken, but its file cannot be deleted: {error}", print_line)
+
+    def _read(self, file: Path, record: Record) -> Added | Excluded:
+        """Return a request that the study can do. Raises UserError, and OSError if it cannot be read now."""
+        space = narrow(self.space, record.study.excluded)
+        request = manual.read_request(file, space, self.seeds)
+        if isinstance(request, Added):
+            manual.refuse_duplicate(request.params, record.trials, record.study.added)
+            self.points.check(request.params)
+        else:
+            refuse_narrowing(request.text, space, record.study)
+        return request
+
+    def _refuse(self, file: Path, error: UserError, print_line: Callable[[str], None]) -> None:
+        """Replace a request by the reason of its refusal, and print it."""
+        try:
+            manual.refuse_file(file, error)
+        except OSError:
+            self._left.add(file.name)
+        self._name(f"refused: {error}", print_line)
+
+    def _name(self, problem: str, print_line: Callable[[str], None]) -> None:
+        """Print a problem, once."""
+        if problem not in self._named:
+            self._named.add(problem)
+            print_line(problem)
+
+
+def _is_recorded(file: Path, study: StudySnapshot) -> bool:
+    names = {added.name for added in study.added} | {excluded.name for excluded in study.excluded}
+    return file.name in names

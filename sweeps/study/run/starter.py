@@ -1,0 +1,160 @@
+"""From the choosers' proposals to attempts that are ready to be submitted."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from sweeps.base.errors import Infeasible, UserError
+from sweeps.base.signals import interruptible
+from sweeps.base.wording import point_text
+from sweeps.choose import Chooser, Next, Proposal
+from sweeps.record.fold import trial_as_json
+from sweeps.record.study import TrialRecord
+from sweeps.record.writer import Record
+from sweeps.space.space import canonical
+from sweeps.study.run.attempt import RETRIED, Attempt, may_be_reopened
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.times import now
+
+if TYPE_CHECKING:
+    from sweeps.tracking.tracker import Tracker
+
+RecordEnd = Callable[[TrialRecord, Outcome], None]
+
+
+@dataclass
+class Starter:
+    """Asks one chooser after the other, and makes an attempt at the trial that they choose."""
+
+    record: Record
+    choosers: Sequence[Chooser]
+    make_job: Callable[[TrialRecord], Job]  # raises UserError if the trial's config is not valid
+    overrides: Callable[[TrialRecord], list[str]]
+    print_line: Callable[[str], None]
+    tracker: "Tracker | None" = None
+    take_requests: Callable[[], object] = tuple
+    """Records what persons have requested since the last call: added trials and excluded points."""
+    clock: Callable[[], float] = now
+    has_started: bool = False  # whether this driver had anything to do
+    _jobs: dict[int, Job] = field(default_factory=dict)  # the jobs of open trials, by number
+    _offsets: dict[int, int] = field(default_factory=dict)  # bytes of the metrics that were read, by trial
+
+    def choose(
+        self, enough: bool, record_end: RecordEnd, stop_reason: Callable[[], str]
+    ) -> tuple[Next, Attempt | None]:
+        """Return what the choosers chose, and the attempt that is ready; None if there is none, or it has ended.
+
+        Raises Interrupted, and records nothing, if `stop_reason` returns a reason during the choice.
+        """
+        study, answer, messages = replace(self.record.study, enough=enough), Next(), list[str]()
+        with interruptible(stop_reason):
+            for chooser in self.choosers:
+                answer = chooser.next(study)
+                messages.append(answer.message)
+                if answer.begin or answer.resume or answer.waits:
+                    break
+        for message in filter(None, messages):
+            self.print_line(message)
+        if answer.begin:
+            return answer, self._begin(answer.begin[0], record_end)
+        if answer.resume:
+            return answer, self._make_attempt(self.record.trials[answer.resume[0]], record_end)
+        return answer, None
+
+    def _begin(self, chosen: Proposal, record_end: RecordEnd) -> Attempt | None:
+        """Record a new trial, and return its first attempt."""
+        number = len(self.record.trials)
+        trial = TrialRecord(
+            number,
+            chosen.params,
+            State.QUEUED,
+            self.record.study.folder / str(number),
+            by=chosen.by,
+            of=chosen.of,
+            seed=chosen.seed,
+            outside=chosen.outside,
+            added=chosen.added,
+            memory=chosen.memory,
+        )
+        outcome = self.prepare(trial, chosen.infeasible)
+        if job := self._jobs.get(number):
+            trial = replace(trial, folder=job.folder.path)
+        self.record.ask(trial, chosen.shared)
+        return self._make_attempt(trial, record_end, outcome)
+
+    def prepare(self, trial: TrialRecord, infeasible: str = "") -> Outcome | None:
+        """Make a trial's job. Return the trial's outcome if its config is not valid, or cannot run here."""
+        try:
+            if infeasible:
+                raise Infeasible(infeasible)
+            self._jobs[trial.number] = self.make_job(trial)
+        except Infeasible as error:
+            return Outcome(State.INFEASIBLE, str(error), ended_at=self.clock())
+        except UserError as error:
+            return Outcome(State.FAILED, str(error), ended_at=self.clock())
+        return None
+
+    def _make_attempt(
+        self, trial: TrialRecord, record_end: RecordEnd, outcome: Outcome | None = None
+    ) -> Attempt | None:
+        """Return a new attempt at a recorded trial; or, if the trial has an outcome without one, record that."""
+        self.has_started = True
+        if outcome is None and trial.number not in self._jobs:
+            outcome = self.prepare(trial)
+        try:
+            refusal = self._check_folder(trial)
+            outcome = outcome or refusal
+        except OSError as error:
+            outcome = Outcome(State.REFUSED, f"its folder cannot be made: {error}", ended_at=self.clock())
+        if outcome:
+            record_end(trial, outcome)
+            return None
+        self.record.mark_under_way(trial.number)
+        job = self.tracked_job(trial)
+        return Attempt(job, trial, queued_at=self.clock(), metrics_offset=self._offsets[trial.number])
+
+    def _check_folder(self, trial: TrialRecord) -> Outcome | None:
+        """Write the trial's params into its folder. Return a refusal if the folder was made for other params."""
+        folder = TrialFolder(trial.folder)
+        params = folder.read_params()
+        if params is None:
+            folder.write_trial({"number": trial.number, **trial_as_json(trial, self.record.study.folder)})
+            return None
+        if canonical(params) == canonical(trial.params):
+            return None
+        problem = f"{folder.path} was made for {point_text(params)}. Move or remove it"
+        return Outcome(State.REFUSED, problem, ended_at=self.clock())
+
+    def tracked_job(self, trial: TrialRecord) -> Job:
+        """Return the job of a prepared trial, with the environment that names its run in MLflow."""
+        job = replace(self._jobs[trial.number], attempt=0)
+        if self.tracker and trial.number not in self._offsets:
+            run = self.tracker.start_trial(trial, self.overrides(trial), job.config)
+            job = self._jobs[trial.number] = replace(job, environment={**job.environment, **run})
+        self._offsets.setdefault(trial.number, 0)
+        return job
+
+    def reopen(self, max_attempts: int, max_timeouts: int | None) -> list[int]:
+        """Reopen the trials that were given up and may resume under these limits. Return their numbers."""
+        lost = [trial for trial in self.record.trials if trial.state in RETRIED]
+        numbers = [trial.number for trial in lost if self._may_reopen(trial, max_attempts, max_timeouts)]
+        if numbers:
+            self.record.reopen(numbers)
+        return numbers
+
+    def _may_reopen(self, trial: TrialRecord, max_attempts: int, max_timeouts: int | None) -> bool:
+        """Return whether a trial that was given up may resume under the limits of this command."""
+        try:
+            timeout_min = self.make_job(trial).request.timeout_min
+        except UserError:
+            return False
+        return may_be_reopened(trial, timeout_min, max_attempts, max_timeouts)
+
+    def note_offset(self, number: int, metrics_offset: int) -> None:
+        """Note how many bytes of a trial's metrics were read, for its next attempt."""
+        self._offsets[number] = metrics_offset
+
+    def drop_job(self, number: int) -> None:
+        """Drop the job of a trial that has ended."""
+        self._jobs.pop(number, None)

@@ -1,0 +1,123 @@
+"""What is updated while a study runs: its terminal, page, mirror and driver status."""
+
+import gc
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from omegaconf import OmegaConf
+
+from sweeps.analysis.advice import warn_idle_gpus
+from sweeps.base.errors import Outage
+from sweeps.base.wording import one_line
+from sweeps.hydra.settings import SweeperConf
+from sweeps.launchers.contract import TrialLauncher
+from sweeps.record.driver_status import DriverStatus
+from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.show.terminal.lines import View
+from sweeps.study.run.attempt import Attempt
+from sweeps.study.run.gpu_sharing import GpuSharing
+from sweeps.trial.job import Outcome, State
+from sweeps.trial.nodes import find_bad_nodes
+
+if TYPE_CHECKING:
+    from sweeps.choose.sampler.mirror import Mirror
+    from sweeps.show.terminal.live import LivePage
+    from sweeps.tracking.tracker import Tracker
+
+_IDLE_CHECK_S = 60.0  # because the samples of all trials with GPUs are read
+
+
+@dataclass
+class Watchers:
+    """Shows the running study, at each call."""
+
+    view: View
+    launcher: TrialLauncher
+    tracker: "Tracker | None" = None
+    page: "LivePage | None" = None
+    mirror: "Mirror | None" = None
+    command: str = ""  # the command that resumes the study
+    sharing: GpuSharing | None = None
+    clock: Callable[[], float] = time.monotonic
+    _idle: set[int] = field(default_factory=set)  # trials with a warning about an idle GPU
+    _idle_check_at: float = 0.0  # time of the next look at the GPUs, by the clock
+    _status: DriverStatus | None = None  # the status that was written last
+
+    def show(self, study: StudySnapshot, running: Mapping[int, Attempt], full: bool, stopped: str) -> None:
+        """Show the study: its running attempts, whether there is room, and why no further trial starts."""
+        for watcher in (self.page, self.mirror):
+            if watcher:
+                watcher.tick()
+        self._warn_idle_gpus(study, running)
+        notes, problems = self.launcher.notes(), self._problems(running)
+        self.view.tick(study, [*notes, *problems])
+        words = tuple(map(str, notes)), tuple(map(str, problems))
+        self._write(study, DriverStatus(len(running), full, stopped, *words, self.command))
+
+    def avoid_bad_nodes(self, study: StudySnapshot, ended: Outcome | None = None) -> None:
+        """Let the launcher avoid the nodes that failed; after an outcome, only if its node may be at fault."""
+        if ended is None or (ended.node and (ended.node_failed or ended.state is State.REFUSED)):
+            outcomes = [outcome for trial in study.rows for outcome in trial.attempts]
+            self.launcher.avoid(find_bad_nodes(outcomes, unproven=True))
+
+    def show_outcome(self, trial: TrialRecord, study: StudySnapshot) -> None:
+        """Print the outcome of an ended trial, and track it."""
+        self.view.ended(trial, study)
+        if self.sharing:
+            self.sharing.note(trial)
+        if self.tracker:
+            self.tracker.end_trial(trial)
+
+    def show_retry(self, number: int, outcome: Outcome) -> None:
+        """Print why an attempt ended, and that another one follows."""
+        self.view.say(f"trial {number} {outcome.state}: {one_line(outcome.error)}; retried in a new attempt")
+
+    def show_end(self, study: StudySnapshot, running: Mapping[int, Attempt], full: bool, stopped: str) -> None:
+        """Show the study as its driver leaves it, without the notes on waiting trials."""
+        if self.mirror:
+            self.mirror.tick(at_once=True)
+        self._write(study, DriverStatus(len(running), full, stopped, command=self.command))
+
+    def _warn_idle_gpus(self, study: StudySnapshot, running: Mapping[int, Attempt]) -> None:
+        """Print a warning for each trial whose GPU is idle, once a trial."""
+        if self.clock() < self._idle_check_at:
+            return
+        self._idle_check_at = self.clock() + _IDLE_CHECK_S
+        for number, attempt in running.items():
+            if attempt.job.request.gpus and attempt.started_at and number not in self._idle:
+                idle_min = OmegaConf.select(attempt.job.config, "hydra.launcher.idle_gpu_min")
+                if warning := warn_idle_gpus(study.rows[number], idle_min):
+                    self._idle.add(number)
+                    self.view.say(warning)
+
+    def _write(self, study: StudySnapshot, status: DriverStatus) -> None:
+        if status != self._status:
+            self._status = status
+            status.write(study.folder)
+
+    def notes(self, running: Mapping[int, Attempt]) -> list[str]:
+        """Return why trials wait, and which files and services do not answer."""
+        return [*self.launcher.notes(), *self._problems(running)]
+
+    def _problems(self, running: Mapping[int, Attempt]) -> list[str]:
+        """Return which files and services do not answer; no trial waits for them."""
+        errors = [f"trial {number}: {attempt.read_error}" for number, attempt in running.items() if attempt.read_error]
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        files = [Outage(f"{errors[0]}{more}", "the files of all trials can be read again")] if errors else []
+        problems = [watcher.problem for watcher in (self.tracker, self.page, self.mirror) if watcher]
+        return [*files, *(problem for problem in problems if problem)]
+
+
+def open_tracker(settings: SweeperConf, study: StudySnapshot) -> "Tracker | None":
+    """Return the tracker of the study, opened; None without tracking. Raises UserError if it is required and fails."""
+    if not settings.tracking:
+        return None
+    gc.disable()  # because importing MLflow leaves little garbage
+    from sweeps.tracking.tracker import Tracker
+
+    tracker = Tracker(settings.tracking_uri, settings.experiment, study)
+    tracker.open(required=settings.tracking_required and not study.rows)
+    gc.enable()
+    return tracker

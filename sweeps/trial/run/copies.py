@@ -1,0 +1,79 @@
+"""Imports of an app's modules from its study's copies, even if the originals were edited or removed since."""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import spec_from_file_location
+from types import CodeType, ModuleType
+
+from sweeps.base.files import is_private
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Copies of the modules below `top`, at the same relative paths below `folder`; both absolute, without links."""
+
+    top: str
+    folder: str
+
+
+class _Finder(MetaPathFinder):
+    """Loads a module from its copy if the original file has changed.
+
+    The module's `__file__` stays the original's path, so that data files beside it are found. Tracebacks show the copy.
+    """
+
+    def __init__(self, copies: Copies) -> None:
+        self.copies = copies
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        last, top = name.rpartition(".")[2], self.copies.top
+        for folder in map(os.path.realpath, sys.path if path is None else path):
+            if not f"{folder}/".startswith(f"{top}/"):
+                continue
+            for file in (f"{folder}/{last}/__init__.py", f"{folder}/{last}.py"):
+                copy = self.copies.folder + file.removeprefix(top)
+                if (copy_stamp := _stamp(copy)) is None:
+                    continue
+                if copy_stamp == _stamp(file):
+                    return None  # because the normal import finds the same code
+                spec = PathFinder.find_spec(name, path)
+                if spec is not None and os.path.realpath(spec.origin or "") != file:
+                    return None  # because another module of this name comes first
+                if not is_private(status := os.stat(copy)):  # noqa: PTH116
+                    is_own = status.st_uid == os.getuid()
+                    advice = f"Type: chmod go-w {copy}" if is_own else "Resume the study as the user who started it"
+                    raise ImportError(f"{copy}: another user could have changed this module. {advice}")
+                return spec_from_file_location(name, file, loader=_CopyLoader(name, copy))
+        return None
+
+
+class _CopyLoader(SourceFileLoader):
+    """Compiles a copy at each import, because another user may have put bytecode beside a copy."""
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
+def use(copies: Copies | None) -> None:
+    """Load the copies at each later import of this process; None loads the original files."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
+    if copies:
+        sys.meta_path.insert(0, _Finder(copies))
+
+
+def in_use() -> Copies | None:
+    """Return the argument of `use` with which another process imports the same modules."""
+    return next((finder.copies for finder in sys.meta_path if isinstance(finder, _Finder)), None)
+
+
+def _stamp(file: str) -> tuple[int, int] | None:
+    """Return a file's modification time and size, by which Python matches bytecode to its source."""
+    try:
+        status = os.stat(file)  # noqa: PTH116 - because pathlib costs more than the call, at each import
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size

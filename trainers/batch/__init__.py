@@ -1,0 +1,1 @@
+"""The largest batch that fits into memory, and the search for it."""
