@@ -25,7 +25,7 @@ from sweeps.study.folder.reading import read_study
 from sweeps.study.run.choosing import Choosing
 from sweeps.trial.job import Job, Outcome, Point, State
 from tests.record.test_journal import definition
-from tests.results.records import headline
+from tests.show.records import headline
 from tests.study.conftest import MakeStudy
 from tests.study.fake_launcher import Acts, Clock, Drive, FakeLauncher, Script, Study, begin, ends
 

@@ -23,7 +23,7 @@ from sweeps.tracking import comparison_view
 from sweeps.tracking.pages import studies_path
 from sweeps.tracking.tracker import Tracker
 from tests.command_lines import GRID, SWEEP, THEIRS, run
-from tests.results import pages
+from tests.show import pages
 from tests.tracking.studies import free_port
 
 ROOT = Path(__file__).parents[2]

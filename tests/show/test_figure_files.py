@@ -19,7 +19,7 @@ from sweeps.show.trials import TrialFiles
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 from sweeps.trial.metrics import MetricsLine
-from tests.results import pages, scaled
+from tests.show import pages, scaled
 
 
 @pytest.mark.parametrize("name", pages.STUDIES)

@@ -18,7 +18,7 @@ from sweeps.trial import Trial, World
 from sweeps.trial.confusion import Confusion, read_confusion
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
-from tests.results import pages
+from tests.show import pages
 
 CAT_AND_DOG = {"subset": "test", "classes": ["cat", "dog"], "matrix": [[3, 1], [0, 4]]}
 

@@ -13,7 +13,7 @@ from sweeps.record.study import StudySnapshot
 from sweeps.show.page import studies_page
 from sweeps.show.page.studies import ComparedStudy, build_settings, build_table, compare, compare_pairs
 from sweeps.trial.job import State
-from tests.results import pages
+from tests.show import pages
 
 MakeStudy = Callable[..., StudySnapshot]
 ZEROS: tuple[tuple[str, float, float], ...] = (("a", 5.0, 0.0), ("b", 5.0, 0.001))

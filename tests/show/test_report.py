@@ -33,8 +33,8 @@ from sweeps.show.trials import TrialFiles, shown_of
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Point, State
 from sweeps.trial.metrics import METRICS, SYSTEM_METRICS, MetricsLine
-from tests.results import pages
-from tests.results.records import ended, with_outcome, with_trials
+from tests.show import pages
+from tests.show.records import ended, with_outcome, with_trials
 
 
 def study(folder: Path, *points: Point, direction: str = "maximize", **changes: Any) -> StudySnapshot:

@@ -23,8 +23,8 @@ from sweeps.trial.folder import MetricsLine, TrialFolder
 from sweeps.trial.job import Outcome, Point, State
 from sweeps.trial.metrics import SYSTEM_METRICS as FIRST
 from tests import command_lines as lines
-from tests.results.records import with_outcome
-from tests.results.scaled import study, trial
+from tests.show.records import with_outcome
+from tests.show.scaled import study, trial
 
 
 def page_of(*samples: Sample, target: float | None = None, maximize: bool = True, **more: Any) -> Scaling:

@@ -19,7 +19,7 @@ from sweeps.show.tables import Paragraph
 from sweeps.show.terminal import solutions
 from sweeps.show.terminal.lines import View
 from sweeps.trial.job import Outcome, Point, State
-from tests.results.records import headline
+from tests.show.records import headline
 
 
 def study(

@@ -15,8 +15,8 @@ from sweeps.show.findings import Findings
 from sweeps.show.methods import describe_methods
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.machine import facts
-from tests.results import pages
-from tests.results.records import with_outcome, with_trials
+from tests.show import pages
+from tests.show.records import with_outcome, with_trials
 
 LOG_LR = "log interval(0.0001, 0.1)"
 SAMPLERS = Path(sweeps.__file__).with_name("conf") / "hydra" / "sweeper" / "sampler"

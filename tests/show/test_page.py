@@ -13,8 +13,8 @@ from sweeps.show import tables
 from sweeps.show.page import report
 from sweeps.show.trials import TrialFiles
 from sweeps.trial.job import Outcome, State
-from tests.results.pages import STUDIES, search
-from tests.results.records import with_trials
+from tests.show.pages import STUDIES, search
+from tests.show.records import with_trials
 from tests.tracking.test_dashboard import BROWSER_ARGUMENTS, chromium
 
 Pages = Callable[[str], Page]

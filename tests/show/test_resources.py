@@ -11,7 +11,7 @@ from sweeps.show.trials import TrialFiles
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 from sweeps.trial.metrics import SYSTEM_METRICS, MetricsLine
-from tests.results import pages
+from tests.show import pages
 
 HOST = {"system/cpu_utilization_percentage": 150.0, "system/memory_usage_megabytes": 2000.0}
 

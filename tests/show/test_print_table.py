@@ -18,7 +18,7 @@ from sweeps.show.figures.picture import write_figures
 from sweeps.show.findings import Findings
 from sweeps.show.print.print_table import STYLES, render_classes, render_table
 from sweeps.trial.job import State
-from tests.results import pages
+from tests.show import pages
 
 
 @pytest.fixture
