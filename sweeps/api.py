@@ -41,7 +41,8 @@ class Study:
 
     def __repr__(self) -> str:
         """Return five lines: the trials by state, the objectives, the best trial, the folder and the attributes."""
-        study, trial = self.snapshot, None
+        study = self.snapshot
+        trial = None
         with suppress(UserError):
             trial = choose_trial(self.snapshot, None)
         objectives = zip(study.objective, study.directions, strict=True)

@@ -173,7 +173,8 @@ def _run_alone(cfg: DictConfig, task: Task, hydra: Any) -> Any:
 
 def _single_runs(folder: Path) -> list[TrialRecord]:
     """Return the run in `folder` and, in order, its ended neighbours in Hydra's folder of a day."""
-    trials, numbers = [], {}
+    trials = []
+    numbers = {}
     folders = sorted({folder, *(file.parents[1] for file in folder.parent.glob("*/.hydra/overrides.yaml"))})
     for path in folders:
         with suppress(OSError, CorruptFile):

@@ -95,7 +95,8 @@ def compile_passes(
     def evaluate(name: str) -> Metrics:
         arrays, rows, bounds = placed[name]
         with tf.device("CPU:0"):
-            ends, draw = tf.constant([len(bounds) - 1], tf.int64), tf.zeros(3, tf.int64)
+            ends = tf.constant([len(bounds) - 1], tf.int64)
+            draw = tf.zeros(3, tf.int64)
         return test_graph(arrays, rows, bounds, ends, draw, tf.ones(strategy.num_replicas_in_sync, tf.float64))[0]
 
     return train, evaluate
@@ -173,7 +174,8 @@ def _run_parts(
         return number + 1, index, results
 
     with tf.device("CPU:0"):
-        parts, zero = tf.size(ends), tf.zeros((), tf.int64)
+        parts = tf.size(ends)
+        zero = tf.zeros((), tf.int64)
         first = 0, zero, tf.TensorArray(tf.float64, parts)
     return tf.while_loop(lambda number, *_: number < parts, part, first, parallel_iterations=1)[-1].stack()
 

@@ -121,7 +121,8 @@ def share_last_batch(rows: np.ndarray, strategy: tf.distribute.Strategy) -> tupl
     Keras averages the mean losses of the replicas, as if their shares were equal. The weights, relative to an equal
     share, make this the mean over the batch. If there are fewer rows than replicas, replicas share a row.
     """
-    replicas, ranks = strategy.num_replicas_in_sync, rank_and_size(strategy)[1]
+    replicas = strategy.num_replicas_in_sync
+    ranks = rank_and_size(strategy)[1]
     if len(rows) < replicas:
         indices = np.arange(replicas) * len(rows) // replicas
         return rows[indices], replicas / (len(rows) * np.bincount(indices)[indices])
@@ -161,7 +162,8 @@ def seed_dropout_by_replica(model: keras.Model) -> None:
     Call this function once, after weights are assigned.
     """
     strategy = model.distribute_strategy
-    rank, replicas = rank_and_size(strategy)[0], local_replicas(strategy)
+    rank = rank_and_size(strategy)[0]
+    replicas = local_replicas(strategy)
     for variable in model.non_trainable_variables:
         if variable.path.endswith("seed_generator_state"):
             copies = strategy.experimental_local_results(variable.value)

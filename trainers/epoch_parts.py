@@ -40,11 +40,13 @@ def train_parts(
     """
     steps = -(-len(order) // batch_size)
     every = every or steps
-    end, count = 0, 1  # steps so far, and parts of the next call
+    end = 0  # steps so far, and parts of the next call
+    count = 1
     while end < steps:
         pause = (end // pause_every + 1) * pause_every if pause_every else steps
         call_end = min(end + every * count, pause, steps)
-        rows, began = order[end * batch_size : call_end * batch_size], time.perf_counter()
+        rows = order[end * batch_size : call_end * batch_size]
+        began = time.perf_counter()
         results = train_pass(rows, batch_size, epoch, end, every)
         seconds = (time.perf_counter() - began) / len(results)
         for metrics in results:

@@ -37,7 +37,8 @@ def _describe(line: np.ndarray, x: np.ndarray, y: np.ndarray) -> dict[str, float
     line = line.astype(np.float64).reshape(-1, 1)
     *weights, bias = line[:, 0].tolist()
     names = ["weight"] if len(weights) == 1 else [f"weight_{i}" for i in range(len(weights))]
-    mse, spread = float(np.mean((y - _with_ones(x) @ line) ** 2)), float(np.var(y, dtype=np.float64))
+    mse = float(np.mean((y - _with_ones(x) @ line) ** 2))
+    spread = float(np.var(y, dtype=np.float64))
     fit = {"mse": mse, "r2": 1 - mse / spread} if spread > 0 else {"mse": mse}
     return {**dict(zip(names, weights, strict=True)), "bias": bias, **fit}
 

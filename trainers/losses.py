@@ -108,7 +108,8 @@ class WeightedKappa(_Classification):
         predicted = tf.nn.softmax(logits)
         disagreement = tf.reduce_mean(tf.reduce_sum(tf.matmul(labels, cost) * predicted, axis=-1))
         # The expected cost if labels and predictions were independent.
-        label_fraction, predicted_fraction = tf.reduce_mean(labels, axis=0), tf.reduce_mean(predicted, axis=0)
+        label_fraction = tf.reduce_mean(labels, axis=0)
+        predicted_fraction = tf.reduce_mean(predicted, axis=0)
         by_chance = tf.reduce_sum(label_fraction[:, None] * cost * predicted_fraction[None, :])
         epsilon = keras.config.epsilon()
         return tf.math.log((disagreement + epsilon) / (by_chance + epsilon))

@@ -27,7 +27,8 @@ class Phase:
 def phases(cfg: Any, plan: Plan) -> list[Phase]:
     """Return one phase, or two if only the head learns in the first `model.head_epochs`."""
     lr = effective_lr(cfg)
-    fine_tune, head = cfg.model.get("fine_tune", True), int(cfg.model.get("head_epochs") or 0)
+    fine_tune = cfg.model.get("fine_tune", True)
+    head = int(cfg.model.get("head_epochs") or 0)
     if not head or head >= plan.epochs:
         return [Phase(1, 0, plan.epochs, lr, fine_tune if not head else False)]
     second = Phase(2, head, plan.epochs, lr_factor(cfg) * (cfg.model.get("fine_tune_lr") or cfg.lr), fine_tune)

@@ -18,7 +18,8 @@ def detect_lost_ranks(size: int) -> Iterator[None]:
     try:
         yield
     except tf.errors.OpError as error:
-        text, errors = str(error), tf.errors
+        text = str(error)
+        errors = tf.errors
         gone = (errors.UnavailableError, errors.AbortedError, errors.CancelledError, errors.DeadlineExceededError)
         port_taken = "Could not start gRPC server" in text  # by another process, after the port was chosen
         if size == 1 or not (isinstance(error, gone) or port_taken):
@@ -49,7 +50,9 @@ class Watchdog:
         self._entered_at = None
 
     def _watch(self) -> None:
-        world, last_count, changed_at = self._trial.world, -1, 0.0
+        world = self._trial.world
+        last_count = -1
+        changed_at = 0.0
         while True:
             time.sleep(_POLL_S)
             entered_at = self._entered_at
@@ -57,7 +60,8 @@ class Watchdog:
                 continue
             count = 0 if self.steps is None else int(self.steps.numpy())
             if count != last_count:
-                last_count, changed_at = count, time.monotonic()
+                last_count = count
+                changed_at = time.monotonic()
             if time.monotonic() - max(changed_at, entered_at) > world.timeout_s:
                 self._trial.abandon(
                     f"one of {world.size} ranks hangs: none took a step after step {count} for longer than "

@@ -123,9 +123,11 @@ def plan(cfg: Any, rows: int) -> Plan:
 
     The budget is `steps` or `images` if one is set, else `epochs`. Raises ValueError if `check_batch` does.
     """
-    size_of, first = load_function(cfg.batch_schedule), parallel.batch_size(cfg)
+    size_of = load_function(cfg.batch_schedule)
+    first = parallel.batch_size(cfg)
     epochs = cfg.epochs if cfg.steps is None and cfg.images is None else sys.maxsize
-    steps_left, images_left = cfg.steps or sys.maxsize, cfg.images or sys.maxsize
+    steps_left = cfg.steps or sys.maxsize
+    images_left = cfg.images or sys.maxsize
     planned: list[tuple[int, int, int, int]] = []
     while len(planned) < epochs and steps_left > 0 and images_left > 0:
         if len(planned) == MAX_EPOCHS:
@@ -148,13 +150,17 @@ def check_batch(cfg: Any, size: int, epoch: int, rows: int | None) -> None:
 
     For typed points on one device a larger batch is allowed, because there are few points; it contains all of them.
     """
-    first, replicas = parallel.batch_size(cfg), parallel.replicas(cfg)
-    setting, remedy = f"batch_size={size}", "batch_size"
+    first = parallel.batch_size(cfg)
+    replicas = parallel.replicas(cfg)
+    setting = f"batch_size={size}"
+    remedy = "batch_size"
     if cfg.batch_per_gpu is not None:
-        setting, remedy = f"batch_per_gpu={cfg.batch_per_gpu} ({setting})", "batch_per_gpu"
+        setting = f"batch_per_gpu={cfg.batch_per_gpu} ({setting})"
+        remedy = "batch_per_gpu"
     if size != first:
         name = str(cfg.batch_schedule["_target_"]).rpartition(".")[2].removesuffix("_batch")
-        setting, remedy = f"batch_schedule={name} reaches {setting} in epoch {epoch}, which", "batch_schedule.maximum"
+        setting = f"batch_schedule={name} reaches {setting} in epoch {epoch}, which"
+        remedy = "batch_schedule.maximum"
     if rows is not None and size > rows and (replicas > 1 or cfg.dataset.get("_target_") != POINTS):
         maximum = 2 ** int(math.log2(rows)) if cfg.batch_per_gpu is None else max(rows // replicas, 1)
         raise ValueError(

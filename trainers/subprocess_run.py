@@ -55,7 +55,8 @@ def run_in_subprocess(
     process = _FORK.Process(target=_send_result, args=(work, sender, log), daemon=True)
     process.start()
     sender.close()
-    pids, deadline = (os.getpid(), process.pid or 0), time.monotonic() + timeout_s
+    pids = (os.getpid(), process.pid or 0)
+    deadline = time.monotonic() + timeout_s
     too_long = TimeoutError(f"it took longer than {timeout_s:g} s")
     try:
         while not receiver.poll(POLL_S):

@@ -107,7 +107,8 @@ def _train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
 
 def _save_model(training: "_Training", task: str) -> None:
     """Save the model in the trial's folder and, if it predicts classes, record its confusion matrix."""
-    trial, dataset = training.trial, training.dataset
+    trial = training.trial
+    dataset = training.dataset
     shape = dataset.x.shape[1:]
     model = networks.save(training.model, training.best_weights, trial.folder / "model", shape, dataset.outputs)
     if task == "classification":
@@ -175,12 +176,15 @@ class _Training:
 
     def _run_epoch(self, train_pass: Train, evaluate: Evaluate) -> None:
         """Train one epoch, report it, and compare it with the best epoch. Raises Diverged."""
-        progress, dataset = self.progress, self.dataset
+        progress = self.progress
+        dataset = self.dataset
         rate = float(self.model.optimizer.learning_rate.numpy())  # at the start of the epoch
         order = dataset.order(self.cfg.seed, progress.epoch + 1)[: self.planned.images[progress.epoch]]
-        batch_size, steps = self.planned.batch_sizes[progress.epoch], self.planned.steps[progress.epoch]
+        batch_size = self.planned.batch_sizes[progress.epoch]
+        steps = self.planned.steps[progress.epoch]
         progress.epoch += 1
-        started, parts = time.perf_counter(), []
+        started = time.perf_counter()
+        parts = []
         with self.watchdog:
             call_s = CALL_S if self.trial.world.size == 1 else CALL_OF_RANKS_S
             for part in train_parts(train_pass, order, batch_size, progress.epoch, *self._intervals, call_s):
@@ -197,7 +201,8 @@ class _Training:
         metrics |= mean_metrics(parts)
         progress.history.append([metrics[_criterion(metrics)], metrics["epoch_time"]])
         if _is_better(metrics, progress.best):
-            progress.best_epoch, progress.best = progress.epoch, metrics
+            progress.best_epoch = progress.epoch
+            progress.best = metrics
             if self.cfg.trainer.get("save_model") == "best":
                 self.best_weights = self.model.get_weights()
 
@@ -221,7 +226,8 @@ class _Training:
 
     def _report(self, metrics: dict[str, float], steps: int) -> None:
         """Report metrics after `steps` of the epoch; by epoch, or by step of the training. Raises Diverged."""
-        planned, epoch = self.planned, self.progress.epoch
+        planned = self.planned
+        epoch = self.progress.epoch
         if self.cfg.trainer.get("report_every_steps") is None:
             self.trial.report(metrics, step=epoch)
         else:

@@ -164,7 +164,8 @@ def _split_command(definition: Definition, settings: Collection[str]) -> tuple[l
     The program includes its flags. Overrides that choose what to try are omitted; of the sweeper's settings only
     `settings` are returned.
     """
-    words, end = definition.command, 1
+    words = definition.command
+    end = 1
     while words[end].startswith("-") and words[end] != "-m":  # flags of python
         end += 1
     end += 2 if words[end] == "-m" else 1

@@ -30,7 +30,9 @@ from sweeps.space.space import quoted
 from sweeps.study.folder import code
 from sweeps.study.folder.code import Code
 
-_FILE, _APP, _STUDY = "bundle.json", "app", "study"
+_FILE = "bundle.json"
+_APP = "app"
+_STUDY = "study"
 _OF_STUDY = ("*.json", "*.jsonl", "*.yaml", "*.csv", "done", "code/*/code.json", "code/*/diff.patch")
 _OF_TRIAL = ("*.json", "*.jsonl", ".hydra/*.yaml", "attempts/*/began", "attempts/*/*.json", "attempts/*/*.jsonl")
 _OF_THIS_MACHINE = {"tracking.json", "driver_status.json"}

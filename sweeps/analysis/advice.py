@@ -29,7 +29,8 @@ _USUAL_GB = 4.0  # a smaller request frees nothing, because a core of a usual no
 _SHORTEST_MIN = 5
 _LONG_S = 60.0  # shortest trial whose CPU and GPU count, because imports dominate a shorter trial
 _LOW_GPU = 50.0  # mean utilization (%)
-_FULL_CPU, _IDLE_CPU = 0.8, 0.5  # fractions of the requested cores
+_FULL_CPU = 0.8  # fractions of the requested cores
+_IDLE_CPU = 0.5
 _TAIL = 1 << 20  # bytes of samples: more than an hour of four GPUs
 
 Settings = Mapping[str, Any]  # of the launcher
@@ -68,10 +69,14 @@ def examine(trials: Iterable[TrialRecord]) -> tuple[list[Use], list[Advice]]:
     if not ran:
         return [], []
     newest = max(ran, key=lambda trial: trial.attempts[-1].ended_at)
-    settings, ended = read_launcher(newest.folder), {outcome.state for t in trials for outcome in t.attempts}
-    times, lasts = _time([t for t in ran if t.state is State.COMPLETED]), [t.attempts[-1] for t in ran]
+    settings = read_launcher(newest.folder)
+    ended = {outcome.state for t in trials for outcome in t.attempts}
+    times = _time([t for t in ran if t.state is State.COMPLETED])
+    lasts = [t.attempts[-1] for t in ran]
     long = [outcome for outcome in lasts if outcome.duration_s >= _LONG_S]
-    memory, cores, gpus = _memory(lasts), _cores(long), _gpu(long)
+    memory = _memory(lasts)
+    cores = _cores(long)
+    gpus = _gpu(long)
     advice = [
         None if State.TIMED_OUT in ended else times and _advise_time(times, settings),
         None if State.OUT_OF_MEMORY in ended else memory and _advise_memory(memory, settings),
@@ -132,7 +137,8 @@ def _enough(use: Use, floor: int, more: float = 0.0) -> int | None:
 
 def _advise_time(use: Use, settings: Settings) -> Advice | None:
     """Return advice on a limit if each trial has its own job, because the limit of a worker is no trial's."""
-    mode, delay_s = settings.get("trials_per_job"), settings.get("signal_delay_s")
+    mode = settings.get("trials_per_job")
+    delay_s = settings.get("signal_delay_s")
     is_packed = mode != 1 and (mode != "auto" or use.median < short_min(settings.get("short_trial_min"), use.requested))
     is_packed = is_packed or settings.get("trials_per_gpu", 1) > 1
     shortest = max(_SHORTEST_MIN, math.ceil(settings.get("short_trial_min") or 0))  # because a shorter one is refused
@@ -157,7 +163,8 @@ def memory_line(mem_gb: int, settings: Settings) -> str:
 
 def _advise_cores(use: Use, memory: Use | None, settings: Settings) -> Advice | None:
     """Return advice on fewer cores, if a setting requests them."""
-    by_gpu, enough = settings.get("cpus_per_gpu"), _enough(use, 1)
+    by_gpu = settings.get("cpus_per_gpu")
+    enough = _enough(use, 1)
     if enough is None or not (by_gpu or settings.get("cpus_per_task")):
         return None
     words = [f"hydra.launcher.cpus_per_task={enough}", *(["hydra.launcher.cpus_per_gpu=null"] if by_gpu else [])]
@@ -171,7 +178,8 @@ def _advise_gpus(use: Use, outcomes: Sequence[Outcome], settings: Settings, valu
     sampled = [outcome for outcome in outcomes if outcome.gpus and "busy_gpus" in outcome.used]
     if use.median >= _LOW_GPU or not sampled:
         return None
-    busy, requested = max(int(o.used["busy_gpus"]) for o in sampled), min(o.gpus for o in sampled)
+    busy = max(int(o.used["busy_gpus"]) for o in sampled)
+    requested = min(o.gpus for o in sampled)
     key = by_default("launcher/slurm", "gpus_per_node")
     key = key if key in values else "hydra.launcher.gpus_per_node"
     problem = f"GPU: {use.median:.3g}% busy (median; lowest {use.worst:.3g}%)"
@@ -205,7 +213,8 @@ def _explain_gpus(problem: str, outcomes: Sequence[Outcome], share: str) -> Advi
 
 def warn_idle_gpus(trial: TrialRecord, idle_min: float | None) -> str:
     """Return a warning if a GPU of a running trial has been idle for `idle_min` minutes; "" if none has."""
-    attempt, names = None, set[str]()
+    attempt = None
+    names = set[str]()
     with suppress(OSError):  # because a shared disk may be away for a moment
         attempt = TrialFolder(trial.folder).newest() if idle_min else None
         since = attempt.began() if attempt else None

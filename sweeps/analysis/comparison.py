@@ -24,7 +24,8 @@ def interval(values: Sequence[float], level: float = LEVEL) -> tuple[float, floa
     if len(values) < 2:
         return -math.inf, math.inf
     scale, (parts,) = _normalize(values)
-    mean, half = fmean(parts), float(stdtrit(len(parts) - 1, (1 + level) / 2)) * stdev(parts) / math.sqrt(len(parts))
+    mean = fmean(parts)
+    half = float(stdtrit(len(parts) - 1, (1 + level) / 2)) * stdev(parts) / math.sqrt(len(parts))
     return scale * (mean - half), scale * (mean + half)
 
 
@@ -77,7 +78,8 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Difference:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return the p-values, adjusted for their number (Holm, Scandinavian Journal of Statistics 1979)."""
-    adjusted, largest = [0.0] * len(p_values), 0.0
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
     for rank, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
         adjusted[i] = largest

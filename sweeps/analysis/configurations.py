@@ -123,7 +123,8 @@ def rank(study: StudySnapshot) -> Ranking:
     racing = [group for group in groups if group.raced]
     seeds = sorted({_seed_of(trial, group.key) for group in racing for trial in group.raced})
     state = race([group.results() for group in racing], seeds, maximize) if racing else RaceState([])
-    rivals, places = max(1, len(state.alive)), {i: place for place, i in enumerate(state.alive)}
+    rivals = max(1, len(state.alive))
+    places = {i: place for place, i in enumerate(state.alive)}
     for i, group in enumerate(racing):
         racing[i] = replace(group, rivals=rivals, place=places.get(i), dropped=state.dropped.get(i, ""))
     groups = [*racing, *(group for group in groups if not group.raced)]

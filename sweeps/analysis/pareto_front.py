@@ -19,7 +19,8 @@ def hypervolumes(study: StudySnapshot, top: Sequence[TrialRecord]) -> list[tuple
     signs = [-1.0 if direction == "maximize" else 1.0 for direction in study.directions]
     worst = [sign * value for sign, value in zip(signs, reference(study, top), strict=True)]
     front: list[Values] = []
-    volumes, volume = [], 0.0
+    volumes = []
+    volume = 0.0
     for trial in sorted(top, key=lambda trial: trial.number):
         point = [sign * value for sign, value in zip(signs, trial.objective, strict=True)]
         if not any(_covers(other, point) for other in front):

@@ -124,7 +124,8 @@ def read_text(path: Path) -> str:
 
 def read_lines(path: Path, offset: int = 0, parse: Callable[[bytes], Any] = json.loads) -> Lines:
     """Read the whole lines from byte `offset`, or all lines if the file is shorter. No lines without a file."""
-    values, damaged = [], 0
+    values = []
+    damaged = 0
     with suppress(FileNotFoundError), open_regular(path) as file:
         if file.seek(0, os.SEEK_END) < offset:
             offset = 0

@@ -94,7 +94,8 @@ def _refuse(text: str) -> None:
             "tracking.uri='${oc.env:DB}' or hydra.sweeper.storage='${oc.env:DB}'"
         )
     if match := _TYPED.search(text) or _IN_DICT.search(text):
-        key, mark = match["key"].rstrip("=: \"'"), match["key"].rstrip()[-1]
+        key = match["key"].rstrip("=: \"'")
+        mark = match["key"].rstrip()[-1]
         variable = key.rpartition(".")[2].lstrip("+").upper()
         raise UserError(
             f"{key}=***: a secret in a command line or in a config can be read by others.\n"

@@ -45,7 +45,9 @@ def interruptible(reason: Callable[[], str]) -> Iterator[None]:
     Another thread calls `reason`, so that no signal is lost that arrives just before the code, or just after it. What
     the code has in memory may be incomplete then.
     """
-    over, thread, reasons = threading.Event(), threading.get_ident(), list[str | Exception]()
+    over = threading.Event()
+    thread = threading.get_ident()
+    reasons = list[str | Exception]()
 
     def look() -> None:
         try:

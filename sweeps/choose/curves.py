@@ -30,7 +30,8 @@ class Reports:
 
     def curve(self, trial: TrialRecord) -> Curve:
         """Return what a trial has reported. A file that cannot be read adds nothing: the loop tells the user."""
-        number, is_over = trial.number, trial.state.is_over
+        number = trial.number
+        is_over = trial.state.is_over
         if is_over and number in self._curves and number not in self._readers:
             return self._curves[number]
         curve = self._curves.setdefault(number, {})

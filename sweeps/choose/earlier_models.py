@@ -45,10 +45,12 @@ class EarlierModels:
         model predicts each result from the others, and counts as no worse than chance. A model that is clearly worse
         than the own model has no weight, because many bad models would add up.
         """
-        count, before = len(own.scores), own.scores[:, None] < own.scores
+        count = len(own.scores)
+        before = own.scores[:, None] < own.scores
         counts = np.random.RandomState(seed).multinomial(count, np.full(count, 1 / count), _SAMPLES).astype(float)
         pairs = np.einsum("si,ij,sj->s", counts, before, counts)
-        counts, pairs = counts[pairs > 0], pairs[pairs > 0]
+        counts = counts[pairs > 0]
+        pairs = pairs[pairs > 0]
 
         def misordered(mean: Array) -> Array:
             errors: Array = np.einsum("si,ij,sj->s", counts, before & (mean[:, None] >= mean), counts)

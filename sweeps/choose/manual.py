@@ -163,12 +163,17 @@ def read_request(file: Path, space: SearchSpace, seeds: Seeds) -> Added | Exclud
     Raises UserError if the study has no such point or the file is corrupt, and OSError if the file cannot be read now.
     """
     content = _read_content(file)
-    user, at = str(content.get("by", "")), parse_time(file.stem, per_second=1e9)
+    user = str(content.get("by", ""))
+    at = parse_time(file.stem, per_second=1e9)
     if content.keys() == {"condition", "by"} and isinstance(content["condition"], str):
         return Excluded(file.name, content["condition"], user, at)
-    point, by, made_at = content, "", 0.0  # of an earlier version
+    point = content  # of an earlier version
+    by = ""
+    made_at = 0.0
     if content.keys() == {"point", "by"} and isinstance(content["point"], dict):
-        point, by, made_at = content["point"], user, at
+        point = content["point"]
+        by = user
+        made_at = at
     _refuse_values(file, point)
     return Added(file.name, point, _is_outside(point, space, seeds), by, made_at)
 
@@ -229,7 +234,8 @@ def refuse_file(file: Path, error: UserError) -> None:
 
 def wait_for_driver(file: Path, for_s: float) -> bool:
     """Return whether the driver has recorded the request within `for_s` seconds. Raises UserError if refused."""
-    deadline, refused = time.monotonic() + for_s, file.with_suffix(".refused")
+    deadline = time.monotonic() + for_s
+    refused = file.with_suffix(".refused")
     while file.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     if refused.exists():

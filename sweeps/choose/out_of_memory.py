@@ -70,7 +70,9 @@ class OutOfMemory:
     def _compare_by(self, point: Point) -> tuple[str, tuple[float, ...]]:
         """Return the values that comparable points have in common, as text, and the needs to compare them by."""
         values = {key.lstrip("+"): value for key, value in point.items()}
-        rest, kinds, needs = dict(values), [], []
+        rest = dict(values)
+        kinds = []
+        needs = []
         for top, bottom in self._axes:
             if not {top, bottom} & set(values):
                 continue

@@ -11,10 +11,12 @@ from sweeps.space.exclusion import Excluded, is_same
 from sweeps.space.space import Choice, Interval, Parameter, SearchSpace, canonical
 from sweeps.trial.job import Point, Value
 
-_MOST_COMPARED, _MOST_FRACTIONS = 10_000, 300  # points to compare with; of a space with fractions
+_MOST_COMPARED = 10_000  # points to compare with
+_MOST_FRACTIONS = 300  # points to compare with, of a space with fractions
 _RANDOM = 400  # random candidates
 _MAX_CLIMBS = 6  # times that the neighbours of the most promising candidates become candidates
-_BEST, _VALUES = 5, 12  # best points with neighbours; values to try of each of their parameters
+_BEST = 5  # best points with neighbours
+_VALUES = 12  # values to try of each parameter of the best points
 _NEAR = 0.3  # largest step to a neighbour, as a fraction of the interval; most steps are far smaller
 
 Gain = Callable[[Sequence[Sequence[float]]], Iterable[float]]  # the promise of each encoded point
@@ -41,7 +43,9 @@ class Proposals:
         """Leave out further points of the space, which a person has excluded."""
         allowed = narrow(self._space, excluded)
         if len(allowed.excluded) != len(self._allowed.excluded):
-            self._allowed, self._points, self._open = allowed, allowed.all_points(), None
+            self._allowed = allowed
+            self._points = allowed.all_points()
+            self._open = None
 
     def is_open(self, point: Point) -> bool:
         """Return whether the point is neither tried nor excluded."""
@@ -87,7 +91,8 @@ class Proposals:
 
         The search climbs from the most promising candidates to their neighbours.
         """
-        allowed, gains = self._allowed, dict[str, tuple[float, Point]]()
+        allowed = self._allowed
+        gains = dict[str, tuple[float, Point]]()
         points: Iterable[Point] = self.candidates(best, draws)
         for _ in range(1 + _MAX_CLIMBS):
             keys = {canonical(point): point for point in points if not allowed.is_restricted or allowed.contains(point)}

@@ -39,14 +39,16 @@ class Race:
         standing = race([group.results() for group in racing], self.seeds.fresh, self.maximize)
         for index, seed in standing.todo:
             if seed not in {trial.params[self.seeds.key] for trial in racing[index].raced}:
-                first, seeded = racing[index].rows[0], {self.seeds.key: seed}
+                first = racing[index].rows[0]
+                seeded = {self.seeds.key: seed}
                 params = {**racing[index].params, **seeded}
                 proposal = Proposal(params, By.RACE, first.number, seeded, first.outside)
                 return Next([proposal], waits=True, message="" if has_begun else self._announce(racing))
         return Next(waits=bool(standing.todo))
 
     def _announce(self, racing: Sequence[Configuration]) -> str:
-        fresh, names = self.seeds.of_race(len(racing)), "; ".join(configuration.name for configuration in racing)
+        fresh = self.seeds.of_race(len(racing))
+        names = "; ".join(configuration.name for configuration in racing)
         seeds = f"up to {len(fresh)} fresh seeds each (first seed: {fresh[0]})"
         return f"final race: {counted(len(racing), 'configuration')}, {seeds}: {names}"
 

@@ -48,7 +48,8 @@ class Repeats:
         if study.enough or not self._open:
             return Next()
         number = next(iter(self._open))
-        first, begun = study.rows[number], self._trials[number]
+        first = study.rows[number]
+        begun = self._trials[number]
         seed = {self.seeds.key: next(seed for seed in self.seeds.repeated if seed not in begun)}
         return Next([Proposal({**first.params, **seed}, By.REPEAT, number, seed, first.outside)])
 

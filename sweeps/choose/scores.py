@@ -25,7 +25,8 @@ def scores(losses: Array) -> Array:
     ranks alone do not tell whether the best is far ahead. In the worse half an outlier has no effect, and a loss may
     be math.inf.
     """
-    ranks, finite = quantiles(losses), np.isfinite(losses)
+    ranks = quantiles(losses)
+    finite = np.isfinite(losses)
     if not finite.any():
         return ranks
     values = np.clip(losses, -_LARGEST, _LARGEST)

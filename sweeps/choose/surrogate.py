@@ -18,12 +18,14 @@ MIN_RESULTS = 3  # that a fit of the scales needs
 _MAX_RESULTS = 200  # results, and running points, because the cost grows with the cube of their number
 _MAX_STEPS = 10  # of each fit, which starts from the scales of the fit before
 _SOFTNESS = 0.5  # deviation of the labels 1 and -1 of runs and failures; with 0, twice as many trials fail
-_ALONE, _CONCURRENT = 2.0, 3.0  # deviations of the bound; with 2, eight trials at a time explore too little
+_ALONE = 2.0  # deviations of the bound, where trials run one at a time
+_CONCURRENT = 3.0  # the same for several at a time; with 2, eight trials at a time explore too little
 _ADDITIVE = 0.5  # share of the covariance that adds up over the parameters, before the first result
 _MAX_ADDITIVE = 100  # results from which on that share is 0, because they show how parameters act together
 _PRECISION = 0.001  # of the scales' logarithms, and of their log posterior
 _JITTER = 1e-6  # added variance, because rounding can make a covariance singular
-_LENGTH, _NOISE = math.log(0.7), math.log(0.05)  # prior means of the scales' logarithms; their deviation is 1
+_LENGTH = math.log(0.7)  # prior means of the scales' logarithms; their deviation is 1
+_NOISE = math.log(0.05)
 
 
 class Surrogate:
@@ -66,7 +68,8 @@ class Surrogate:
 
         With few or equal losses, the scales are the prior's.
         """
-        running, estimates = running[-_MAX_RESULTS:], estimates[-_MAX_RESULTS:]
+        running = running[-_MAX_RESULTS:]
+        estimates = estimates[-_MAX_RESULTS:]
         chosen = _best_and_newest(losses)
         self.points = x = np.array([encoded[i] for i in chosen]).reshape(-1, len(self._indices))
         self.scores = y = scores(np.array([losses[i] for i in chosen]))
@@ -74,7 +77,8 @@ class Surrogate:
         if len(y) >= MIN_RESULTS and len(set(y)) > 1:
             self._scales = _minimized(_Likelihood(x, y, self._indices, self._prior, additive), self._scales)
         self._kernel = _Kernel(np.exp(self._scales[:-1]), self._indices, additive)
-        self._worst, self._deviations = float(y.max(initial=0)), _CONCURRENT if running else _ALONE
+        self._worst = float(y.max(initial=0))
+        self._deviations = _CONCURRENT if running else _ALONE
         self._results = self._posterior(x, y)
         unended = np.array(running).reshape(-1, x.shape[1])
         self._losses = self._with_estimates(unended, estimates, sorted(losses[i] for i in chosen)).given(unended)
@@ -128,13 +132,15 @@ class _Kernel:
     """A Matérn 5/2 covariance, 1 at distance 0, of which the share `additive` is the mean over the parameters."""
 
     def __init__(self, lengths: Array, indices: Array, additive: float) -> None:
-        self._lengths, self._additive = lengths[indices], additive
+        self._lengths = lengths[indices]
+        self._additive = additive
         parameters = [indices == index for index in range(len(lengths))]
         self._parts = parameters if additive else [slice(None)]  # because one matrix product is faster
 
     def covariance(self, a: Array, b: Array) -> Array:
         """Return the covariance of each point of `a` with each point of `b`, of shape (len(a), len(b))."""
-        a, b = a / self._lengths, b / self._lengths
+        a = a / self._lengths
+        b = b / self._lengths
         return _covariance(np.array([_squares(a[:, part], b[:, part]) for part in self._parts]), self._additive)[0]
 
 
@@ -143,7 +149,8 @@ def _covariance(squares: Array, additive: float) -> tuple[Array, Array]:
 
     `squares` has a row for each parameter: squared distances, in units of the squared length.
     """
-    (joint, slope), share = _matern(squares.sum(0)), additive / len(squares)
+    (joint, slope) = _matern(squares.sum(0))
+    share = additive / len(squares)
     if not share:
         return joint, slope
     each, slopes = _matern(squares)
@@ -168,7 +175,11 @@ class _Posterior:
     """A Gaussian process given the values `y` at `x`, each with `noise` and `more` noise, in units of its variance."""
 
     def __init__(self, kernel: _Kernel, noise: float, x: Array, y: Array, more: Array | float = 0.0) -> None:
-        self._kernel, self._noise, self._x, self._y, self._more = kernel, noise, x, y, np.broadcast_to(more, len(x))
+        self._kernel = kernel
+        self._noise = noise
+        self._x = x
+        self._y = y
+        self._more = np.broadcast_to(more, len(x))
         root = np.linalg.cholesky(kernel.covariance(x, x) + np.diag(noise + _JITTER + self._more))
         self._whitening = np.linalg.inv(root)
         self._whitened = self._whitening @ y
@@ -204,14 +215,18 @@ class _Likelihood:
         self._pairs = np.triu_indices(len(y), 1)  # each pair of points once, because the covariance is symmetric
         parameters = [x[:, indices == index] for index in range(len(prior) - 1)]
         self._squares = np.array([_squares(part, part)[self._pairs] for part in parameters])
-        self._y, self._prior, self.count, self._additive = y, prior, len(y), additive
+        self._y = y
+        self._prior = prior
+        self.count = len(y)
+        self._additive = additive
 
     def neg_log_posterior(self, scales: Array) -> tuple[float, Array]:
         """Return the negative log posterior of the scales, up to a constant, and its gradient.
 
         Rasmussen and Williams, equation 5.9, with the variance of the process at its most likely value.
         """
-        noise, n = math.exp(scales[-1]), self.count
+        noise = math.exp(scales[-1])
+        n = self.count
         squares = np.exp(-2 * scales[:-1])[:, None] * self._squares
         covariance, slope = _covariance(squares, self._additive)
         whole = (1 + noise + _JITTER) * np.eye(n)
@@ -219,7 +234,8 @@ class _Likelihood:
         root = np.linalg.cholesky(whole)  # which reads the lower triangle
         whitening = np.linalg.inv(root)
         whitened = whitening @ self._y
-        square, solved = float(whitened @ whitened), whitening.T @ whitened
+        square = float(whitened @ whitened)
+        solved = whitening.T @ whitened
         loss = n / 2 * math.log(square / n) + float(np.log(np.diag(root)).sum())
         by_covariance = 0.5 * whitening.T @ whitening - n / (2 * square) * np.outer(solved, solved)
         by_length = 2 * (squares * slope) @ by_covariance[self._pairs]
@@ -243,10 +259,12 @@ def _minimized(likelihood: _Likelihood, scales: Array) -> Array:
             step = step / 2
             if np.abs(step).max() < _PRECISION:
                 return scales
-        change, scales = new_gradient - gradient, scales + step
+        change = new_gradient - gradient
+        scales = scales + step
         if loss - new_loss < _PRECISION:
             return scales
-        loss, gradient = new_loss, new_gradient
+        loss = new_loss
+        gradient = new_gradient
         if (curvature := float(step @ change)) > 0:
             shear = identity - np.outer(step, change) / curvature
             inverse = shear @ inverse @ shear.T + np.outer(step, step) / curvature

@@ -53,11 +53,13 @@ def _needs_a_search(setting: str) -> UserError:
 
 
 def _parse_point(typed: Mapping[str, Any], space: SearchSpace) -> Point:
-    setting, point = f"hydra.sweeper.start={text_of([dict(typed)])}", Point()
+    setting = f"hydra.sweeper.start={text_of([dict(typed)])}"
+    point = Point()
     values = {str(key).lstrip("+"): value for key, value in typed.items()}
     keys = {parameter.key: parameter.key.lstrip("+") for parameter in space.parameters}
     for parameter in space.parameters:
-        name, condition = keys[parameter.key], parameter.condition
+        name = keys[parameter.key]
+        condition = parameter.condition
         is_undecided = condition and condition.key in keys.keys() - point.keys()
         if name in values and not is_undecided and space.exists(parameter, point):
             if not (matches := parameter.find(values[name])):
@@ -124,7 +126,8 @@ def load_earlier(
     with suppress(CorruptFile, TypeError, LookupError):  # because the copy can be made again
         if (copy := read_json(folder / _FILE)) is not None:
             return EarlierTrials(folder, [EarlierTrial(**trial) for trial in copy["trials"]], [])
-    earlier, folders = EarlierTrials(folder, [], []), set[Path]()
+    earlier = EarlierTrials(folder, [], [])
+    folders = set[Path]()
     for name in settings.learn_from:
         study = find_study(name, folder)
         if study.resolve() in folders:
@@ -159,18 +162,23 @@ def _read_study(
         earlier = definition.read(folder)
     except CorruptFile as error:
         raise UserError(f"{setting}: {error}.\nTo repair it, type the command that started that study") from error
-    theirs, ours = (earlier.objective, earlier.directions), ([*settings.objectives], [*settings.directions])
+    theirs = (earlier.objective, earlier.directions)
+    ours = ([*settings.objectives], [*settings.directions])
     if theirs != ours:
         texts = [f"{' and '.join(names)} ({' and '.join(directions)})" for names, directions in (theirs, ours)]
         problem = f"its objective is {texts[0]}, but this study's is {texts[1]}"
         raise UserError(f"{setting}: {problem}.\nChoose another study.")
     study = read(folder, earlier)
-    trials, noun = [trial for trial in study.rows if _is_learned(trial)], "trial"
+    trials = [trial for trial in study.rows if _is_learned(trial)]
+    noun = "trial"
     if all(parameter.key.lstrip("+") != study.seed_key.lstrip("+") for parameter in space.parameters):
         configurations = by_configuration(trials, study.seed_key)
         merged = [_merge_repeats(group.rows, group.params) for group in configurations if group.rows]
-        trials, noun = merged, "configuration" if len(merged) < len(trials) else noun
-    before, now = earlier.config | _choices(folder / "multirun.yaml"), definition.shared(config) | _choices(config)
+        if len(merged) < len(trials):
+            noun = "configuration"
+        trials = merged
+    before = earlier.config | _choices(folder / "multirun.yaml")
+    now = definition.shared(config) | _choices(config)
     points = [point for trial in trials if (point := _to_space(trial, before, now, space)) is not None]
     if not points:
         raise UserError(f"{setting}: none of its {len(trials)} {noun}s is in this search space.\nChoose another study.")
@@ -206,7 +214,8 @@ def _to_space(
     trial: TrialRecord, before: Mapping[str, str], now: Mapping[str, str], space: SearchSpace
 ) -> EarlierTrial | None:
     """Return the trial as a point of this space, with values that its study fixed; None if it is outside."""
-    point, left = Point(), {key.lstrip("+"): value for key, value in trial.params.items()}
+    point = Point()
+    left = {key.lstrip("+"): value for key, value in trial.params.items()}
     for parameter in space.parameters:
         if space.exists(parameter, point):
             name = parameter.key.lstrip("+")

@@ -67,7 +67,8 @@ def reproduce(file: Bundle, overrides: Overrides = None, folder: Folder = None) 
     if differences := bundle.describe_package_differences(folder):
         more = f" and {len(differences) - _MOST} more" if len(differences) > _MOST else ""
         console.print(f"other packages: {', '.join(differences[:_MOST])}{more}", soft_wrap=True)
-    typed_in, words = bundle.app_folder(packed, folder), [*packed.command, *(overrides or [])]
+    typed_in = bundle.app_folder(packed, folder)
+    words = [*packed.command, *(overrides or [])]
     console.print(f"cd {shlex.quote(str(typed_in))} && {shlex.join(words)}", soft_wrap=True)
     code = _run([sys.executable, *words[1:]], typed_in)
     if code == ExitCode.REFUSED:

@@ -36,7 +36,8 @@ def init(folder: Folder) -> None:
 def _write_project(aside: Path, name: str) -> None:
     """Write the project's files into a new folder."""
     shutil.copytree(_PROJECT, aside, ignore=shutil.ignore_patterns("__pycache__"))
-    readme, train = aside / "README.md", aside / "train.py"
+    readme = aside / "README.md"
+    train = aside / "train.py"
     readme.write_text(readme.read_text().replace("# myproject", f"# {name}"))
     if not VERSION_BASE:  # because Hydra 1.4 warns of this argument
         train.write_text(train.read_text().replace('version_base="1.3", ', ""))

@@ -26,7 +26,8 @@ from sweeps.trial.job import State
 def list_studies(root: Root = MULTIRUN) -> None:
     """List all studies, newest first."""
     name_column = Column("study", no_wrap=True, overflow="fold")  # because the name is what a user types
-    table, problems = Table(name_column, "trials", "pruned", "failed", "best", "driver"), []
+    table = Table(name_column, "trials", "pruned", "failed", "best", "driver")
+    problems = []
     for name in newest_first(root):
         try:
             study, _ = read(name, root)

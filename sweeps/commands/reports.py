@@ -52,7 +52,8 @@ def report(
 
     if file_format:
         check_choice("--format", file_format, picture.FORMATS)
-    counts, shows_scaling = _counts(predict), scaling or target is not None or bool(predict)
+    counts = _counts(predict)
+    shows_scaling = scaling or target is not None or bool(predict)
     outputs = {"--table": table, "--figures": figures, "--methods": methods, "--scaling": shows_scaling}
     of_curves = {"--metrics": metrics, "--by": by, "--trials": trials, "--facet": facet}
     _check_options(outputs, {"--columns": columns, "--classes": classes}, {"--format": file_format, **of_curves})

@@ -59,7 +59,8 @@ def explain_usage(error: Any) -> str:
 
 def _explain_missing(error: Any, line: str) -> str:
     """Return what is missing; of a study's name, the line with the newest study."""
-    command, param = error.ctx.info_name, error.param
+    command = error.ctx.info_name
+    param = error.param
     if param.name not in ("name", "names") or command == "init":
         word = param.metavar or param.opts[0]
         return f"{command}: {word} is missing.\nSee: {line} --help"

@@ -28,7 +28,9 @@ class Zip(ChoiceSweep):
     def __init__(self, members: Any = None, **named: Any) -> None:
         if named or not isinstance(members, dict):
             raise TypeError("zip(...) must be the whole value, alone or in shuffle(...)")
-        self.tags, self.simple_form, self.shuffle = set(), False, False
+        self.tags = set()
+        self.simple_form = False
+        self.shuffle = False
         self.members: dict[str, Any] = members
 
     @property
@@ -45,8 +47,12 @@ class Logspace(ChoiceSweep):
     """`count` numbers from `low` to `high`, both included, with equal ratios."""
 
     def __init__(self, low: Any = None, high: Any = None, count: Any = None, *more: Any, **named: Any) -> None:
-        self.tags, self.simple_form, self.shuffle = set(), False, False
-        self.low, self.high, self.count = low, high, count
+        self.tags = set()
+        self.simple_form = False
+        self.shuffle = False
+        self.low = low
+        self.high = high
+        self.count = count
         self.needless = [*map(str, more), *(f"{name}={value}" for name, value in named.items())]
 
     @property
@@ -65,7 +71,9 @@ class Logspace(ChoiceSweep):
     def list(self) -> list[Any]:  # type: ignore[override]
         if self.problem:
             raise HydraException(f"logspace({self.low},{self.high},{self.count}): {self.problem}")
-        low, high, steps = float(self.low), float(self.high), self.count - 1
+        low = float(self.low)
+        high = float(self.high)
+        steps = self.count - 1
         # Rounded, because 1e-4 * 1000 ** (1 / 3) is 0.0010000000000000002.
         between = [float(f"{low ** (1 - i / steps) * high ** (i / steps):.12g}") for i in range(1, steps)]
         return [low, *between, high]
@@ -119,7 +127,9 @@ def _as_mapping(text: str) -> str:
 
 def _ends_of_parts(text: str, start: int) -> list[int]:
     """Return the indices of the commas after `start` that are in no brackets or quotes, and of the last bracket."""
-    ends, depth, quote = [], 0, ""
+    ends = []
+    depth = 0
+    quote = ""
     for i, sign in enumerate(text[start:], start):
         if quote:
             quote = "" if sign == quote and text[i - 1] != "\\" else quote

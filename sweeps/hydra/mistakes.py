@@ -176,7 +176,8 @@ def _explain_launcher(lines: list[str]) -> str:
 def _explain_choice(lines: list[str]) -> str:
     """Return the problem with the choice of a group: it does not exist, or there are several; empty if neither."""
     if match := _NO_SUCH_CHOICE.search("\n".join(lines)):
-        group, choices = match[2], [name for name in match[3].split() if not name.startswith("sweepyard_")]
+        group = match[2]
+        choices = [name for name in match[3].split() if not name.startswith("sweepyard_")]
         name = match[1].removeprefix(f"{group}/")
         if group == "hydra/sweeper":  # because Hydra's own sweeper, basic, runs without a study
             choices = [choice for choice in choices if choice != "basic"]

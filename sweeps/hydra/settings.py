@@ -45,7 +45,8 @@ def _section(kind: type) -> str:
 
 def _refuse_unknown(node: DictConfig, kind: type) -> None:
     """Raise UserError for a setting that we do not have."""
-    prefix, names = _section(kind), own_names(kind)
+    prefix = _section(kind)
+    names = own_names(kind)
     written: Any = OmegaConf.to_container(node)
     unset = [name for name in foreign_names(kind) if written.get(name) is None]
     unknown = [str(name) for name in written if name not in {*names, *unset}]
@@ -79,7 +80,8 @@ def _build(node: DictConfig, kind: type[Settings]) -> Settings:
 
 def _check_range(key: str, value: Any, setting: Field[Any]) -> None:
     """Raise UserError if the value of a setting is out of its range."""
-    least, above = setting.metadata.get("least"), setting.metadata.get("above")
+    least = setting.metadata.get("least")
+    above = setting.metadata.get("above")
     if str(setting.type).startswith("list") and isinstance(value, str):  # because an interpolation may bring a text
         raise UserError(f"{key}={value}: it must be a list.\nType: {key}=[{value}]")
     if isinstance(value, float) and math.isnan(value):

@@ -14,7 +14,8 @@ from sweeps.hydra.settings import suggest_setting
 
 _HAS_KEY = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*=.*", re.DOTALL)
 _NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?", re.IGNORECASE)
-_OPEN, _CLOSING = (",", "=", "[", "{", "(", ":"), (",", "=", "]", "}", ")", ":")
+_OPEN = (",", "=", "[", "{", "(", ":")
+_CLOSING = (",", "=", "]", "}", ")", ":")
 _MULTIRUN = ("-m", "--multirun")
 
 

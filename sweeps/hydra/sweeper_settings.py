@@ -132,7 +132,8 @@ class SweeperConf(OfSweepers):
         if twice := [name for name in self.objectives if self.objectives.count(name) > 1]:
             raise ValueError(f"hydra.sweeper.objective: {twice[0]} is named twice.\nName each metric once")
         if len(self.objectives) != count:
-            objectives, directions = counted(len(self.objectives), "objective"), counted(count, "direction")
+            objectives = counted(len(self.objectives), "objective")
+            directions = counted(count, "direction")
             problem = f"hydra.sweeper.direction: {objectives}, but {directions}"
             raise ValueError(f"{problem}.\nType one for each, as in 'hydra.sweeper.direction=[maximize,minimize]'")
         for name in ("final_race", "target", "patience"):

@@ -28,7 +28,8 @@ class ReportToTrial(keras.callbacks.Callback):
     def __init__(self, trial: Trial | None = None, checkpoint_interval_s: float = 10.0) -> None:
         super().__init__()
         self._trial = trial or current_trial()
-        self._interval_s, self._saved_at = checkpoint_interval_s, 0.0
+        self._interval_s = checkpoint_interval_s
+        self._saved_at = 0.0
         self._history: dict[str, list[float]] = {}  # values of each reported metric by epoch, as in keras' History
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:

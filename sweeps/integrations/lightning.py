@@ -21,8 +21,10 @@ class ReportToTrial(Callback):
     def __init__(self, trial: Trial | None = None, checkpoint_interval_s: float = 10.0) -> None:
         self._trial = trial or current_trial()
         self._trial.limit_gpu_memory()
-        self._interval_s, self._saved_at = checkpoint_interval_s, time.monotonic()
-        self._validations, self._earlier = 0, dict[str, Any]()
+        self._interval_s = checkpoint_interval_s
+        self._saved_at = time.monotonic()
+        self._validations = 0
+        self._earlier = dict[str, Any]()
         self._saved_metrics = dict[str, Any]()  # Lightning's callback_metrics when the checkpoint was written
         self.checkpoint = newest_checkpoint(self._trial.checkpoint_folder, ".ckpt")  # None in a first attempt
 
@@ -79,7 +81,8 @@ class TrialEnvironment(LightningEnvironment):
     """The processes of a trial, which the launcher starts: `Trainer(plugins=[TrialEnvironment()], ...)`."""
 
     creates_processes_externally = True
-    main_address, main_port = "", 0
+    main_address = ""
+    main_port = 0
 
     def __init__(self, trial: Trial | None = None) -> None:
         super().__init__()

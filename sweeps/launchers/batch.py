@@ -55,7 +55,8 @@ def launch(
                 set_output_dir(composed)
                 request = trials.request(composed)
             folder = TrialFolder(Path(composed.hydra.runtime.output_dir))
-            attempt, job_return = folder.new_attempt().number, Path(private, str(number))
+            attempt = folder.new_attempt().number
+            job_return = Path(private, str(number))
             jobs[number] = Job(study.name, number, attempt, composed, request, folder, app, job_return=job_return)
         log.info("Launching %d jobs in %s", len(jobs), study)
         waiting = list(jobs.values())
@@ -123,7 +124,8 @@ class BatchTrials(TrialLauncher):
     def request(self, config: DictConfig) -> Request:
         """Return the resources by the setting names of hydra-submitit-launcher."""
         settings = config.hydra.launcher
-        nodes, gpus = int(settings.get("nodes") or 1), int(settings.get("gpus_per_node") or 0)
+        nodes = int(settings.get("nodes") or 1)
+        gpus = int(settings.get("gpus_per_node") or 0)
         return Request(gpus=nodes * gpus, timeout_min=settings.get("timeout_min"), nodes=nodes)
 
     def has_room(self, ahead: bool = False) -> bool:

@@ -78,7 +78,8 @@ class Definition:
 
     def differences(self, other: "Definition") -> dict[str, str]:
         """Return the differences of `other` from this study, in words, by the key of each."""
-        old, new = self._identity(), other._identity()
+        old = self._identity()
+        new = other._identity()
         free = self._free_keys() - other.parameters.keys()
         return {
             key: f"{key}={' was '.join(short_difference(new.get(key, '(nothing)'), old.get(key, '(nothing)')))}"
@@ -156,7 +157,8 @@ def as_typed(config: DictConfig, key: str) -> str | None:
 
 def write_or_check(folder: Path, new: Definition, extend: bool) -> str:
     """Write a new study's definition, or raise UserError if it is another study's. Return the file's repairs."""
-    file, mended = folder / _FILE, ""
+    file = folder / _FILE
+    mended = ""
     try:
         old = read(folder)
     except FileNotFoundError:

@@ -51,12 +51,14 @@ class Fold:
                 trial = self.trials[event["trial"]]
                 self._change(replace(trial, state=State.QUEUED, forgiven=int(event["forgiven"])))
             case "added":
-                who, when = str(event.get("by", "")), parse_time(event.get("at"))
+                who = str(event.get("by", ""))
+                when = parse_time(event.get("at"))
                 self.added.append(
                     Added(str(event["name"]), check_point(event["point"]), bool(event["outside"]), who, when)
                 )
             case "excluded":
-                who, when = str(event["by"]), parse_time(event["at"])
+                who = str(event["by"])
+                when = parse_time(event["at"])
                 self.excluded.append(Excluded(str(event["name"]), str(event["condition"]), who, when))
             case "remembered":
                 number = event["trial"]
@@ -74,7 +76,8 @@ class Fold:
         self.changes.append(trial.number)
 
     def _end(self, event: Event) -> None:
-        trial, attempts = self.trials[event["trial"]], tuple(map(Outcome.from_json, event["attempts"]))
+        trial = self.trials[event["trial"]]
+        attempts = tuple(map(Outcome.from_json, event["attempts"]))
         last = attempts[-1]
         self._change(replace(trial, attempts=attempts, state=last.state, metrics=last.metrics or trial.metrics))
 
@@ -96,7 +99,8 @@ def trial_as_json(trial: TrialRecord, study: Path) -> dict[str, Any]:
 
 def trial_of(content: Mapping[str, Any], study: Path) -> TrialRecord:
     """Return the trial of an event or of a trial.json. Raises the errors of `Fold.apply`."""
-    number, of = int(content["trial"]), content.get("of")
+    number = int(content["trial"])
+    of = content.get("of")
     if of is not None and int(of) >= number:
         raise ValueError(of)
     return TrialRecord(
@@ -120,7 +124,8 @@ def events_of_folders(study: StudySnapshot, typed: Collection[str]) -> list[Even
     other overrides with which Hydra composed the trial are its params. A number without any of them is not used again:
     its event has a true `unknown`.
     """
-    by, count = By.SAMPLER if study.searched else By.GRID, len(study.rows)
+    by = By.SAMPLER if study.searched else By.GRID
+    count = len(study.rows)
     recorded = {str(trial.folder) for trial in study.rows}
     events = {number: event for number, event in _read_folders(study.folder, by, recorded) if number >= count}
     for number in [number for number, event in sorted(events.items()) if event.get("unknown")]:

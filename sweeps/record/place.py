@@ -11,7 +11,8 @@ from sweeps.space.space import quoted
 if TYPE_CHECKING:
     from sweeps.record.definition import Definition
 
-NAME, _DIR = "hydra.sweeper.study_name", "hydra.sweep.dir"
+NAME = "hydra.sweeper.study_name"
+_DIR = "hydra.sweep.dir"
 _SHOWN = 10
 
 

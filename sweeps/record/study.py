@@ -211,7 +211,8 @@ class StudySnapshot:
 
         With several objectives the Pareto front comes before all other trials.
         """
-        sign, front = -1 if self.directions[0] == "maximize" else 1, self.front()
+        sign = -1 if self.directions[0] == "maximize" else 1
+        front = self.front()
         completed = [trial for trial in self.rows if trial.result]
         completed.sort(key=lambda trial: (trial.number not in front, sign * trial.objective[0], trial.number))
         return completed[:count]

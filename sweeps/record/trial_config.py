@@ -17,7 +17,8 @@ from sweeps.space.space import text_of
 
 _LINK = re.compile(r"\$\{(\.*)([\w-]+(?:\.[\w-]+)*)\}")  # the innermost reference; leading dots are relative
 _CHOICES = re.compile(r"^    choices:\n(?:      .*\n)+", re.MULTILINE)  # as Hydra writes them
-_CONFIG, _HYDRA = Path(".hydra/config.yaml"), Path(".hydra/hydra.yaml")
+_CONFIG = Path(".hydra/config.yaml")
+_HYDRA = Path(".hydra/hydra.yaml")
 _MOST_LINKS = 50  # of a value, because a reference may lead back to itself
 Keys = tuple[Any, ...]
 _LONGEST = 500  # characters of a value, which MLflow and a table can show

@@ -116,7 +116,8 @@ class Record:
 
 def read(study: StudySnapshot) -> StudySnapshot:
     """Return the study as its driver has recorded it. Raises CorruptFile if its journal is damaged or missing."""
-    journal, fold = Journal(study.folder / FILE), Fold(study.folder)
+    journal = Journal(study.folder / FILE)
+    fold = Fold(study.folder)
     journal.read(fold.apply)
     if not journal.count:
         raise CorruptFile(journal.path, "it is empty")

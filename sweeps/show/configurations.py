@@ -14,7 +14,8 @@ from sweeps.show.tables import Paragraph, Part, Table
 
 def build_parts(findings: Findings, most: int = 25) -> list[Part]:
     """Return the race's winner, a table of at most `most` configurations, and their pairwise comparisons."""
-    ranking, objective = findings.ranking, findings.study.objective[0]
+    ranking = findings.ranking
+    objective = findings.study.objective[0]
     if not ranking.configurations:
         return []
     parts: list[Part] = []
@@ -42,7 +43,8 @@ def describe_best_configuration(findings: Findings) -> Paragraph | None:
 
 def describe_best(findings: Findings) -> Paragraph | None:
     """Return the Pareto front, the best configuration or the best trial in a line; None without a result."""
-    study, answer = findings.study, findings.answer
+    study = findings.study
+    answer = findings.answer
     if answer.front:
         numbers = ", ".join(str(trial.number) for trial in answer.front)
         return Paragraph(f", not dominated in {describe_objectives(study)}.", f"Pareto front: trials {numbers}")
@@ -80,7 +82,8 @@ def _mean(group: Configuration, objective: str) -> str:
 
 
 def _build_table(findings: Findings, most: int) -> Table:
-    groups, objective = findings.ranking.configurations[:most], findings.study.objective[0]
+    groups = findings.ranking.configurations[:most]
+    objective = findings.study.objective[0]
     names = list(dict.fromkeys(name for group in groups for name in group.params))
     has_failed = any(group.failed for group in groups)
     has_race = any(group.raced for group in groups)

@@ -109,7 +109,8 @@ class Findings:
 
         A running trial has its newest metrics. If some completed trials are dominated, a column marks the Pareto front.
         """
-        names, objective = parameters(trials), self.study.objective
+        names = parameters(trials)
+        objective = self.study.objective
         has_mark = 0 < len(self.front) < len(self.top)
         table = [["trial", *names, *objective, *["on the front"] * has_mark]]
         all_results = [_results(trial, objective) for trial in trials]

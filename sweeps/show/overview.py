@@ -36,7 +36,8 @@ def build_sections(findings: Findings, files: TrialFiles) -> list[Section]:
 
 def render_key(findings: Findings) -> str:
     """Return the key of the figures' marks as HTML."""
-    kinds, marks = {kind_of(trial) for trial in findings.study.rows}, ""
+    kinds = {kind_of(trial) for trial in findings.study.rows}
+    marks = ""
     for kind in filter(kinds.__contains__, MARKS):
         label = "pruned, at its last value" if kind == "pruned" else kind
         marks += f'<span><span class="{kind}">{MARKS[kind]}</span> {label}</span>'
@@ -72,7 +73,8 @@ def _render_counts(study: StudySnapshot) -> str:
         return Paragraph("No trial has started.").html
     bar = legend = ""
     for kind, counts in kinds.items():
-        name, count = kind.replace(" ", "-"), sum(counts.values())
+        name = kind.replace(" ", "-")
+        count = sum(counts.values())
         states = ", ".join(f"{number} {state}" for state, number in counts.items())
         label = f"{kind} ({states})" if len(counts) > 1 else next(iter(counts))
         bar += f'<i class="{name}" style="flex:{count}"></i>'
@@ -83,7 +85,8 @@ def _render_counts(study: StudySnapshot) -> str:
 
 
 def _build_best(findings: Findings) -> Section:
-    study, answer = findings.study, findings.answer
+    study = findings.study
+    answer = findings.answer
     line = configurations.describe_best_configuration(findings)
     body = _render_best(findings) + parts_as_html([*([line] if line else []), *notes.paragraphs(findings.notes)])
     nothing = "No trial has a result." if study.over() else "No trial has ended yet."
@@ -93,7 +96,8 @@ def _build_best(findings: Findings) -> Section:
 
 def _build_reproduction(findings: Findings) -> Section:
     """Return the commands of the study, and what else its trials share: commit, fixed settings and files."""
-    study, words = findings.study, ""
+    study = findings.study
+    words = ""
     lines = {"the study": study.command, "its best trial": study.best_command if findings.answer.best_trial else ""}
     page = _read_mlflow_page(study.folder)
     lines["in MLflow"] = "" if page is None else sweeps_line("ui", study.folder) * (not page)
@@ -101,7 +105,8 @@ def _build_reproduction(findings: Findings) -> Section:
         words += f'<p>{name}: <code class="line">{_safe(line)}</code></p>' if line else ""
     if page:
         words += f'<p>in MLflow: <a href="{_safe(page)}" target="_blank" rel="noopener">{_safe(page)}</a></p>'
-    folder, commit = _safe(str(Path.cwd())), read_commit(study.folder)
+    folder = _safe(str(Path.cwd()))
+    commit = read_commit(study.folder)
     words += f'<p class="note">Commands are typed in {folder}{f", at commit {_safe(commit)}" if commit else ""}. '
     words += f'All data: <a class="beside" href="{CSV}">{CSV}</a></p>'
     if shared := shared_settings(study):
@@ -113,7 +118,8 @@ def _build_reproduction(findings: Findings) -> Section:
 
 def _read_mlflow_page(study: Path) -> str | None:
     """Return the address of the study's page on an MLflow server; "" if MLflow is a file, None without MLflow."""
-    file, page = study / "tracking.json", ""
+    file = study / "tracking.json"
+    page = ""
     with suppress(CorruptFile, OSError):
         page = str((read_json(file) or {}).get("page", ""))
     return (page if page.startswith(("http://", "https://")) else "") if file.exists() else None
@@ -130,7 +136,8 @@ def read_commit(study: Path) -> str:
 
 def _render_best(findings: Findings) -> str:
     """Return the Pareto front, the best configuration or the best trial in large letters."""
-    study, answer = findings.study, findings.answer
+    study = findings.study
+    answer = findings.answer
     first = f"{_safe(study.objective[0])} <small>({study.directions[0]}d)</small>"
     if front := answer.front:
         count = f'<p class="big"><b>{len(front)}</b> trial{"s" * (len(front) != 1)} on the Pareto front</p>'

@@ -53,7 +53,8 @@ class Scale:
         """Return plotly's settings of the ticks of an axis."""
         if not self.log:
             return {}
-        low, high = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+        low = math.floor(math.log10(self.low))
+        high = math.ceil(math.log10(self.high))
         step = max(1, math.ceil((high - low) / _MOST_TICKS))
         if self.floor is None:
             return {"type": "log", "exponentformat": "power", "dtick": step}

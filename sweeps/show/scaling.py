@@ -14,8 +14,10 @@ from sweeps.show.notes import text_of
 
 COUNTED = ("gpus", "nodes", "ranks")
 """`gpus` (0 is the CPU) and `ranks` are per node. The count is nodes times gpus, or on CPUs nodes times ranks."""
-EPOCH_TIME, SPEED = "epoch_time", "images_per_second"  # metrics of an epoch, in s and 1/s
-EPOCHS_TO_STABLE, TIME_TO_STABLE = "epochs_to_stable", "time_to_stable"  # metrics of a trial, the latter in s
+EPOCH_TIME = "epoch_time"  # metrics of an epoch, in s and 1/s
+SPEED = "images_per_second"
+EPOCHS_TO_STABLE = "epochs_to_stable"  # metrics of a trial, the latter in s
+TIME_TO_STABLE = "time_to_stable"
 SINGULAR = {"GPUs": "GPU", "processes": "process", "nodes": "node"}  # by unit
 _MOST_SERIES = 10  # because a figure with more series is illegible
 _QUARTILES = 1.349  # standard deviations between the quartiles of a normal distribution
@@ -102,7 +104,8 @@ def compare(scaling: Scaling, samples: Iterable[Sample], maximize: bool = True, 
     for sample in sorted(samples, key=lambda sample: (sample.count, sample.nodes)):
         groups.setdefault(sample.series, {}).setdefault((sample.count, sample.nodes), []).append(sample)
     by_size = sorted(groups, key=lambda name: (-len(groups[name]), name))
-    shown, hidden = sorted(by_size[:_MOST_SERIES]), by_size[_MOST_SERIES:]
+    shown = sorted(by_size[:_MOST_SERIES])
+    hidden = by_size[_MOST_SERIES:]
     laws = {name: law for series in shown for name, law in split_by_law(series, groups[series], scaling).items()}
     all_series = [_series(name, by_size, maximize, target) for name, by_size in laws.items()]
     single = [f"{scaling.label(s.counts[0])} {s.name}".rstrip() for s in all_series if len(s.counts) == 1]
@@ -154,7 +157,8 @@ def _series(name: str, groups: Sequence[Sequence[Sample]], maximize: bool, targe
 
 
 def _count(group: Sequence[Sample], smallest: Count | None, target: float | None, maximize: bool) -> Count:
-    epochs, count = [seconds for sample in group for seconds in sample.epoch_s], group[0].count
+    epochs = [seconds for sample in group for seconds in sample.epoch_s]
+    count = group[0].count
     epoch_s = statistics.median(epochs)
     quartiles = statistics.quantiles(epochs * 2, method="inclusive")  # doubled, because it needs two values
     speed_up = smallest.epoch_s / epoch_s if smallest else 1.0

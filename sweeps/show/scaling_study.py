@@ -145,7 +145,9 @@ def _measure(trial: TrialRecord, size: Size, objective: str, on_gpus: bool) -> S
 
 def _mean_usage(folder: TrialFolder, lines: Sequence[MetricsLine], on_gpus: bool) -> tuple[float | None, float | None]:
     """Return the use of a GPU, or of the CPU, in percent, and the power of the GPUs of all nodes in watts."""
-    use, watts, kind = [], [], GPU if on_gpus else CPU
+    use = []
+    watts = []
+    kind = GPU if on_gpus else CPU
     for samples in folder.usage():
         during = [s.metrics for s in samples if lines and lines[0].time <= s.time <= lines[-1].time]
         use += [v for metrics in during for n, v in metrics.items() if n.startswith(kind) and n.endswith(USE)]

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from sweeps.base.secrets import without_password
 
-CSV, HTML = "trials.csv", "report.html"
+CSV = "trials.csv"
+HTML = "report.html"
 """The table of all trials, and the page, in the folder of their study."""
 Table = list[list[str]]  # rows of cells; the first is the header
 GAP = "\u2003\u200b"

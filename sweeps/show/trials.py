@@ -26,7 +26,9 @@ Curve = tuple[list[float], list[float | None]]
 Curves = dict[str, Curve]
 """Curves by metric."""
 
-_LOG_LINES, _LINE, _LOG = 20, 300, 4000  # last lines of a log, characters in a line, and characters in all of them
+_LOG_LINES = 20  # last lines of a log, characters in a line, and characters in all of them
+_LINE = 300
+_LOG = 4000
 _LOGS = 600_000  # characters in the logs of all trials
 _POINTS = 150  # points in a curve
 _SAMPLES = 50  # points in a curve of a system metric
@@ -65,7 +67,9 @@ class _MetricsFile:
                 _append(curve, elapsed_s if self.by_time else line.step, line.metrics[name])
 
     def clear(self) -> None:
-        self.first_time, self.curves, self.seconds = 0.0, {}, ([], [])
+        self.first_time = 0.0
+        self.curves = {}
+        self.seconds = ([], [])
 
     def thinned(self, most: int) -> Curves:
         """Return the curves with at most so many points."""
@@ -100,14 +104,16 @@ class _Files:
         version = str(trial.state), len(trial.attempts)
         if self.version == version and trial.state.is_over:
             return
-        self.version, self.log = version, _read_log(trial, study)
+        self.version = version
+        self.log = _read_log(trial, study)
         self.config = self.config or _read_config(trial.folder, study)
         process = facts.read(TrialFolder(trial.folder)).process
         self.process = {_PROCESS_LABELS[name]: fact for name, fact in process.items()}
         for file in (self.metrics, self.system):
             if is_inside(trial.folder / file.reader.name, study):
                 file.read(objective, costs.pauses(trial))
-        self.curves, self.usage = self.metrics.thinned(_POINTS), self.system.thinned(_SAMPLES)
+        self.curves = self.metrics.thinned(_POINTS)
+        self.usage = self.system.thinned(_SAMPLES)
         self.seconds = _thin(self.metrics.seconds, _POINTS)
         if trial.state.is_over:
             for file in (self.metrics, self.system):
@@ -126,7 +132,8 @@ class TrialFiles:
 
     def look(self, findings: Findings, patience_s: float = math.inf) -> None:
         """Read new lines, the newest trials first, for at most `patience_s`. The next call reads the rest."""
-        until, self._study = time.monotonic() + patience_s, findings.study.folder
+        until = time.monotonic() + patience_s
+        self._study = findings.study.folder
         for trial in shown_of(findings)[::-1]:
             if time.monotonic() > until:
                 return
@@ -170,7 +177,8 @@ class TrialFiles:
 
     def as_data(self, findings: Findings) -> dict[str, Any]:
         """Return the data for the page's script. Configurations share `lines`, which has each line once."""
-        rows, lines = shown_of(findings), dict[str, int]()
+        rows = shown_of(findings)
+        lines = dict[str, int]()
         log_size = max(300, min(_LOG, _LOGS // max(1, len(rows))))
         points = sum(len(steps) for files in self._files.values() for steps, _ in files.curves.values())
         every = math.ceil(points / _NUMBERS)
@@ -240,7 +248,8 @@ def _files_of(trial: TrialRecord) -> _Files:
 
 
 def _facts(trial: TrialRecord, study: StudySnapshot) -> dict[str, str]:
-    cost, many = costs.of_trial(trial), len(trial.metrics) > _NAMES
+    cost = costs.of_trial(trial)
+    many = len(trial.metrics) > _NAMES
     facts = {
         "result": result_of(trial, study),
         "attempts": str(len(trial.attempts) or ""),

@@ -42,7 +42,8 @@ class Exclusion:
 
     def __init__(self, text: str, keys: Collection[str]) -> None:
         """Parse the condition on these keys, without their plus. Raises UserError if the text is no condition."""
-        self.text, self._keys = text, keys
+        self.text = text
+        self._keys = keys
         self.equalities: list[tuple[str, Any]] = []  # keys with the values that they are compared with
         self.ordered: list[str] = []  # keys whose order with a number or with another key is compared
         self.first_unknown = ""  # first name that is compared like a key, and is none
@@ -78,7 +79,8 @@ class Exclusion:
         if not isinstance(sign, (*_ORDER, *_EQUAL)) or is_list != isinstance(sign, ast.In | ast.NotIn):
             raise ValueError(sign)
         others = right.elts if isinstance(right, ast.List | ast.Tuple) else [right]
-        key, is_key = self._key(left), [self._key(other) is not None for other in others]
+        key = self._key(left)
+        is_key = [self._key(other) is not None for other in others]
         if key is None and (not all(is_key) or not is_number(_literal(left))):
             self.first_unknown = self.first_unknown or _name(left)
         if isinstance(sign, tuple(_ORDER)):

@@ -85,7 +85,8 @@ def _rows(override: Override) -> list[Row]:
                 f"Type the same interval in each, or values: {parameter.key}=0.1,1.0"
             )
         return [{parameter.key: pair} for pair in zip(parameter.values, parameter.texts, strict=True)]
-    name, members = override.get_key_element(), [_member(override, *member) for member in sweep.members.items()]
+    name = override.get_key_element()
+    members = [_member(override, *member) for member in sweep.members.items()]
     lengths = {member.key: len(member.values) for member in members}
     if len(members) < 2 or len({*lengths.values()}) > 1:
         counts = ", ".join(f"{key} has {counted(length, 'value')}" for key, length in lengths.items())
@@ -178,11 +179,14 @@ def parse_condition(text: str) -> Condition:
 
 
 def _parameter(override: Override, condition: Condition | None) -> Parameter:
-    key, sweep = override.get_key_element(), override.value()
+    key = override.get_key_element()
+    sweep = override.value()
     if isinstance(sweep, IntervalSweep):
         return _interval(key, sweep, condition)
     if isinstance(sweep, RangeSweep):
-        start, stop, step = sweep.start or 0, sweep.stop or 0, sweep.step
+        start = sweep.start or 0
+        stop = sweep.stop or 0
+        step = sweep.step
         if step == 0 or not all(map(math.isfinite, (start, stop, step))):
             advice = f"Type a start, a stop and a step: '{key}=range(1,10,2)'"
             raise UserError(f"{override.input_line} has no end.\n{advice}")
@@ -205,7 +209,9 @@ def _plain(element: Any, text: str) -> Value:
 
 
 def _interval(key: str, sweep: IntervalSweep, condition: Condition | None) -> Interval:
-    low, high, log = sweep.start, sweep.end, "log" in sweep.tags
+    low = sweep.start
+    high = sweep.end
+    log = "log" in sweep.tags
     if unknown := sorted(sweep.tags - {"log"}):
         interval = f"interval({low}, {high})"
         interval = f"int({interval})" if "int" in unknown else interval

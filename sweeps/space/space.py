@@ -40,7 +40,8 @@ class SearchSpace:
 
     def with_listed(self, listed: Sequence[Point]) -> "SearchSpace":
         """Return the space with listed points, whose keys become parameters before the others."""
-        choices, keys = [], {parameter.key for parameter in self.parameters}
+        choices = []
+        keys = {parameter.key for parameter in self.parameters}
         for key in (key for key in dict.fromkeys(chain(*listed)) if key not in keys):  # of a record, all are parameters
             values = {canonical({key: point[key]}): point[key] for point in listed if key in point}
             choices.append(Choice(key, tuple(values.values()), tuple(map(text_of, values.values()))))
@@ -178,7 +179,8 @@ class SearchSpace:
         if not self.has_fractions:
             yield from self._expand_all(lambda parameter: parameter.distinct)
             return
-        earlier, empty = set[str](), 0
+        earlier = set[str]()
+        empty = 0
         for fractions in spread(len(self._intervals)):
             chosen = {p: [p.at(fraction)] for p, fraction in zip(self._intervals, fractions, strict=True)}
             empty += 1

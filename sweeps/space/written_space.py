@@ -127,7 +127,8 @@ def _distribution(setting: str, key: str, written: Mapping[str, Any]) -> str:
             raise UserError(f"{setting}: {name}={settings[name]} is no whole number.\nWrite one, or type: float")
     low = number(low)
     high = number(high)
-    is_log, step = settings.get("log", False), settings.get("step")
+    is_log = settings.get("log", False)
+    step = settings.get("step")
     if not isinstance(is_log, bool):
         raise UserError(f"{setting}: log={text_of(is_log)} is neither true nor false.\nWrite log: true")
     if low == high:

@@ -34,7 +34,9 @@ def copy_for_show(file: Path, folder: Path) -> Path:
 
 def _shortened(file: Path, folder: Path) -> Path:
     """Copy the head and the tail of a file into `folder`, and return the path of the copy, which has the same name."""
-    half, size, copy = _LONG_BYTES // 2, file.stat().st_size, folder / file.name
+    half = _LONG_BYTES // 2
+    size = file.stat().st_size
+    copy = folder / file.name
     with file.open("rb") as whole, copy.open("wb") as short:
         short.write(whole.read(half))
         short.write(f"\n\n[... {size - 2 * half} bytes are left out here; the whole file: {file}]\n\n".encode())

@@ -34,7 +34,8 @@ _BY_TIME = {**_BY_STEP, "xAxisKey": "time-relative", "useGlobalXaxisKey": False}
 Names = Sequence[str]
 TRIALS = "tags.role = 'trial'"
 """The filter of trials' runs."""
-_STATE, _ERROR = "tags.`state`", "tags.`error`"  # columns of a trial's run
+_STATE = "tags.`state`"  # columns of a trial's run
+_ERROR = "tags.`error`"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,11 +126,13 @@ def _charts(params: Names, shared: Names, numbers: Names, best: Names, metrics: 
     differences |= {"showChangeFromBaseline": False, "showDifferencesOnly": True, "baselineColumnUuid": ""}
     charts = [_chart("PARALLEL", "Sweep", title, selectedParams=shared, selectedMetrics=best, showAllRuns=True)]
     if len(numbers) > 1:
-        x, y = _axis(numbers[0], "PARAM"), _axis(numbers[1], "PARAM")
+        x = _axis(numbers[0], "PARAM")
+        y = _axis(numbers[1], "PARAM")
         title = f"{numbers[0]}, {numbers[1]} → {best[0]}"
         charts.append(_chart("CONTOUR", "Parameters", title, xaxis=x, yaxis=y, zaxis=_axis(best[0], "METRIC")))
     for name in params[:3]:
-        x, y = _axis(name, "PARAM"), _axis(best[0], "METRIC")
+        x = _axis(name, "PARAM")
+        y = _axis(best[0], "METRIC")
         charts.append(_chart("SCATTER", "Parameters", f"{name} → {best[0]}", xaxis=x, yaxis=y))
     for name in metrics:
         charts.append(_chart("LINE", "Curves", name, metricKey=name, selectedMetricKeys=[name], **_BY_STEP))

@@ -29,7 +29,8 @@ location.replace("%(path)s")
 </script>
 <a href="%(path)s">to the study</a>
 """
-_HOST, _PORT = "127.0.0.1", 5000
+_HOST = "127.0.0.1"
+_PORT = 5000
 _MOST_OTHERS = 50  # names in a filter, because MLflow joins a table for each, and SQLite joins 64
 _MOST_RUNS = 200  # in a filter, because the tag that stores it has at most 20,000 characters
 
@@ -73,7 +74,8 @@ def studies_path(uri: str, studies: Sequence[ComparedStudy]) -> str:
     is_final = len(trials) <= _MOST_RUNS and all(trial.state.is_over for trial in trials)
     # Because a study that begins later would be in a view that leaves out others.
     where = _choose(studies) if is_final or len(others) > _MOST_OTHERS else _leave_out(others)
-    first, (_, *rows) = studies[0].study, build_settings(studies)
+    first = studies[0].study
+    (_, *rows) = build_settings(studies)
     settings = [name for name, *_ in rows if not name.endswith("_target_")]
     params = [mlflow_name(name) for name in settings]
     lacking = [mlflow_name(name) for name in settings if not all(each.is_in_all_trials(name) for each in studies)]
@@ -144,7 +146,8 @@ def serve(uri: str, name: str, path: str, port: int | None, say: Callable[[str],
     free port is used. Raises UserError if `port` is taken.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # because one of many modules could swallow a KeyboardInterrupt
-    listener, short_name = _listen(port), re.sub(r"[^\w.-]+", "_", name, flags=re.ASCII)
+    listener = _listen(port)
+    short_name = re.sub(r"[^\w.-]+", "_", name, flags=re.ASCII)
     link = f"http://{_HOST}:{listener.getsockname()[1]}/{short_name}"
     say(link)
     os.environ.update(

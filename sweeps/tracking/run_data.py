@@ -14,7 +14,8 @@ from sweeps.trial.job import Point
 MetricRow = tuple[str, float, int, int]
 """Name, value, milliseconds since 1970, step. MLflow stores equal rows once, so a row may be sent again."""
 _MOST_LETTERS = 250  # of a name
-_BATCH, _PARAMS = 1000, 100  # largest numbers of metrics, params and tags, and of params, that MLflow takes in one call
+_BATCH = 1000  # largest numbers of metrics, params and tags, and of params, that MLflow takes in one call
+_PARAMS = 100
 
 
 _WORDS = {"@": "_at_", "#": "_no_", "%": "_percent_", "&": "_and_", "^": "_to_", "<": "_below_", ">": "_above_"}

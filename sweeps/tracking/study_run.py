@@ -62,12 +62,14 @@ class StudyRun:
         `experiment` is the experiment's name as it was typed; None if nobody typed one.
         """
         recorded = read_tracking(study.folder)
-        self.run_id, self.experiment_id = str(recorded.get("run_id") or ""), str(recorded.get("experiment") or "")
+        self.run_id = str(recorded.get("run_id") or "")
+        self.experiment_id = str(recorded.get("experiment") or "")
         self.study = study
         self._uri = uri
         self.experiment = resolve_experiment(experiment, recorded.get("experiment_name"))
         self._command = command or shlex.join([Path(sys.executable).name, *sys.argv])
-        self._opening, self._is_open = threading.Lock(), False
+        self._opening = threading.Lock()
+        self._is_open = False
         self.may_exist = bool(self.run_id)  # whether MLflow has the run, or did not answer its creation
         self._source_tags: dict[str, str] = {}  # user, git commit and entry point
         self._view = StudyView()
@@ -111,7 +113,8 @@ class StudyRun:
         from mlflow.utils.uri import add_databricks_profile_info_to_artifact_uri
 
         # Because client.log_artifact would request the artifact URI of each run once more.
-        uri, locate = self.client.tracking_uri, cast(Any, add_databricks_profile_info_to_artifact_uri)
+        uri = self.client.tracking_uri
+        locate = cast(Any, add_databricks_profile_info_to_artifact_uri)
         repository: Any = get_artifact_repository(locate(self._artifact_uris[run_id], uri), uri)
         # An empty file would be sent in chunks, which not every proxy passes on.
         for file in (file for file in files if file.is_file() and file.stat().st_size):
@@ -213,7 +216,8 @@ class StudyRun:
 
     def _open_run(self, command: str) -> str:
         """Return the id of the run that the study's folder records, or that records this folder; else of a new run."""
-        folder, name = TrialFolder(self.study.folder), self.study.name
+        folder = TrialFolder(self.study.folder)
+        name = self.study.name
         tags = {"role": "study", "folder": str(folder.path.absolute())}
         earlier = []
         if (folder.path / "tracking.json").exists():
@@ -269,7 +273,9 @@ class StudyRun:
 
 def _results(findings: Findings) -> tuple[dict[str, float], dict[str, str]]:
     """Return the whole study's results, as metrics and as tags."""
-    answer, objective, tags = findings.answer, findings.study.objective, dict[str, str]()
+    answer = findings.answer
+    objective = findings.study.objective
+    tags = dict[str, str]()
     figures = {f"{kind}/{name}": value for kind, cost in findings.costs.items() for name, value in cost.items()}
     figures["idle_slot_seconds_at_the_end"] = findings.tail_s
     if answer.front:

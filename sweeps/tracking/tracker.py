@@ -62,8 +62,10 @@ class Tracker:
         self._problems: dict[int, str] = {}  # by trial number, or _STUDY
         self._refused: set[int] = set()  # numbers of the trials of which MLflow refused a part, and would again
         self.seconds = costs.read_tracking_seconds(study.folder)  # that showing each trial took, by trial number
-        self._page_due, self._page_is_old = time.monotonic() + _PAGE_EVERY_S, False
-        self._draining, self._finished = threading.Event(), threading.Event()
+        self._page_due = time.monotonic() + _PAGE_EVERY_S
+        self._page_is_old = False
+        self._draining = threading.Event()
+        self._finished = threading.Event()
         self._thread = threading.Thread(target=self._sync_until_finished, name="tracking", daemon=True)
 
     @property
@@ -132,7 +134,8 @@ class Tracker:
                 if isinstance(error, outage_errors()):  # any other error recurs in the thread, which reports it
                     self._outage = first_line(error)
         self._add_seconds(trial.number, started)
-        self._runs[trial.number], self._page_is_old = run, True
+        self._runs[trial.number] = run
+        self._page_is_old = True
         if run.run_id is None:
             return {}
         experiment = {store.EXPERIMENT_NAME: self._study.experiment, store.EXPERIMENT_ID: self._study.experiment_id}
@@ -144,8 +147,10 @@ class Tracker:
     def end_trial(self, trial: TrialRecord) -> None:
         """Send the rest of a trial that is over, in the background."""
         run = self._runs.get(trial.number) or TrialRun(self._study, trial)
-        run.trial, run.ended = trial, True
-        self._runs[trial.number], self._page_is_old = run, True
+        run.trial = trial
+        run.ended = True
+        self._runs[trial.number] = run
+        self._page_is_old = True
 
     def drain(self, study: StudySnapshot, timeout_s: float = 30.0) -> None:
         """Wait until everything is sent, or no trial was completed for `timeout_s`; the next driver sends the rest."""
@@ -155,11 +160,13 @@ class Tracker:
             elif trial.number in self._runs or self._lacks(trial):
                 self.end_trial(trial)
         self._draining.set()
-        left, deadline = len(self._runs), time.monotonic() + timeout_s
+        left = len(self._runs)
+        deadline = time.monotonic() + timeout_s
         while self._runs and time.monotonic() < deadline:
             time.sleep(_SOON_S)
             if len(self._runs) < left:
-                left, deadline = len(self._runs), time.monotonic() + timeout_s
+                left = len(self._runs)
+                deadline = time.monotonic() + timeout_s
         self._finished.set()
         self._thread.join(min(timeout_s, 5.0))
         if self._runs:
@@ -258,7 +265,8 @@ class Tracker:
 
     def _send_page(self) -> None:
         """Send the current page. The next page is sent in a minute, and the last page at the study's end."""
-        self._page_due, self._page_is_old = time.monotonic() + _PAGE_EVERY_S, False
+        self._page_due = time.monotonic() + _PAGE_EVERY_S
+        self._page_is_old = False
         try:
             self._study.send_page()
             self._problems.pop(_STUDY, None)
@@ -269,7 +277,8 @@ class Tracker:
         """Update a trial's run, and return whether MLflow answered."""
         try:
             run.sync()
-            problem, run.failures = run.problem, 0
+            problem = run.problem
+            run.failures = 0
             if run.refused:
                 self._refused.add(run.trial.number)
         except outage_errors() as error:
@@ -281,9 +290,11 @@ class Tracker:
             run.closed = True  # because later metrics would be refused too
             self._refused.add(run.trial.number)
         except (CorruptFile, OSError) as error:
-            problem, run.closed = str(error), self._draining.is_set()  # because a disk may be away for a moment
+            problem = str(error)  # because a disk may be away for a moment
+            run.closed = self._draining.is_set()
         except Exception as error:  # because the other trials must still be sent
-            problem, run.closed = f"{type(error).__name__}: {first_line(error)}", True
+            problem = f"{type(error).__name__}: {first_line(error)}"
+            run.closed = True
         self._outage = ""
         if problem:
             self._problems[run.trial.number] = f"trial {run.trial.number} ({run.trial.name}): {problem}"

@@ -23,7 +23,8 @@ from sweeps.trial.job import State
 from sweeps.trial.machine import facts
 from sweeps.trial.metrics import METRICS, SYSTEM_METRICS, MetricsReader
 
-_LOG_LINES, _LOG_WIDTH = 20, 80
+_LOG_LINES = 20
+_LOG_WIDTH = 80
 _LOG_CHARACTERS = 4000  # because MLflow cuts a tag after 8000, and masking a password may lengthen it
 
 
@@ -40,8 +41,10 @@ class TrialRun:
         self.problem = ""  # parts of the trial that MLflow lacks, and why
         self.refused = False  # whether MLflow refused a part, and would again
         self.failures = 0  # consecutive calls that MLflow did not answer
-        self._study, self._folder = study, TrialFolder(trial.folder)
-        self._overrides, self._config = overrides, config
+        self._study = study
+        self._folder = TrialFolder(trial.folder)
+        self._overrides = overrides
+        self._config = config
         self._earlier_run_possible = False
         self._opening = threading.Lock()
         self._readers = [MetricsReader(self._folder, name) for name in (METRICS, SYSTEM_METRICS)]
@@ -99,7 +102,8 @@ class TrialRun:
 
     def _new_metrics(self) -> tuple[list[MetricRow], list[Lines]]:
         """Return the metrics that were reported since the last complete `sync`, and the lines that contain them."""
-        rows, batches = [], [reader.unread() for reader in self._readers]
+        rows = []
+        batches = [reader.unread() for reader in self._readers]
         for reader, lines in zip(self._readers, batches, strict=True):
             if lines.damaged:
                 self.problem = f"{counted(lines.damaged, 'damaged line')} in {self._folder.path / reader.name}"

@@ -47,7 +47,8 @@ def put_checkpoint(aside: Path) -> None:
 
 def assign_arrays(path: Path, arrays: Sequence[Any], variables: Sequence[Any]) -> None:
     """Assign the arrays of a checkpoint to a model's variables. Raises ValueError if their shapes differ."""
-    saved_shapes, shapes = [tuple(array.shape) for array in arrays], [tuple(variable.shape) for variable in variables]
+    saved_shapes = [tuple(array.shape) for array in arrays]
+    shapes = [tuple(variable.shape) for variable in variables]
     if saved_shapes != shapes:
         raise ValueError(
             f"{path} belongs to another model or optimizer: its shapes are {saved_shapes}, not {shapes}\n"

@@ -290,7 +290,8 @@ class AttemptFolder:
         progress_times = [line.time for line in lines]
         progress_times += [file.stat().st_mtime for file in self.trial.checkpoint.glob("*")]
         advanced = max(progress_times, default=0.0) >= began
-        usage, factor = measure(self.trial.usage(), began), note.get("co2_g_per_kwh")
+        usage = measure(self.trial.usage(), began)
+        factor = note.get("co2_g_per_kwh")
         co2_g = None if factor is None or usage.energy_kwh is None else factor * usage.energy_kwh
         return replace(end, **vars(usage), co2_g=co2_g, advanced=advanced)
 

@@ -12,9 +12,12 @@ from sweeps.trial.times import is_time
 if TYPE_CHECKING:
     from sweeps.trial.folder import TrialFolder
 
-METRICS, SYSTEM_METRICS = "metrics.jsonl", "system_metrics.jsonl"
-GPU, CPU = "system/gpu_", "system/cpu_"  # prefixes of system metrics; the number of a GPU follows its prefix
-POWER, USE = "power_usage_watts", "utilization_percentage"  # suffixes of system metrics
+METRICS = "metrics.jsonl"
+SYSTEM_METRICS = "system_metrics.jsonl"
+GPU = "system/gpu_"  # prefix of system metrics, which the number of a GPU follows
+CPU = "system/cpu_"
+POWER = "power_usage_watts"  # suffixes of system metrics
+USE = "utilization_percentage"
 OWN_MEMORY = "memory_usage_percentage"  # suffix of the part (%) of a shared GPU's memory that the trial uses
 
 _ENDED_FROM_OUTSIDE = {State.LOST, State.TIMED_OUT, State.CANCELLED}
@@ -43,7 +46,8 @@ class MetricsLine:
     def parse(cls, line: bytes) -> "MetricsLine":
         content = json.loads(line)
         metrics = {name: float(value) for name, value in content["metrics"].items()}
-        step, reported = int(content["step"]), float(content["time"])
+        step = int(content["step"])
+        reported = float(content["time"])
         if abs(step) >= _MAX_INT64 or not is_time(reported):
             raise ValueError(f"step {step} exceeds 64 bits, or {reported} is no time")
         result = content.get("result")

@@ -59,7 +59,8 @@ def find(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     if trial.world.size > 1:
         raise ValueError("The largest batch is found for one process. Remove nodes and ranks")
     OmegaConf.resolve(cfg)
-    limit_gb, unit = answers.memory_limit_gb(), max(1, cfg.gpus)
+    limit_gb = answers.memory_limit_gb()
+    unit = max(1, cfg.gpus)
     where = answers.machine(cfg.gpus, limit_gb)
     estimate = _run("before the first try", partial(_estimate, cfg, limit_gb, trial), limit_gb)
     rows = estimate.rows
@@ -89,7 +90,8 @@ class _Tries:
     """The tries of a trial so far, saved in a file. They are valid only on the same machine with the same limit."""
 
     def __init__(self, file: Path, where: str) -> None:
-        self._file, self._where = file, where
+        self._file = file
+        self._where = where
         self.made: list[Try] = []
         try:
             content = json.loads(file.read_bytes())
@@ -116,7 +118,8 @@ class _Tries:
 
 def _try(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> Try:
     """Test a batch size. Its output goes to tries.log, because a launcher searches the trial's log for errors."""
-    began, work = time.monotonic(), partial(_measure_training, cfg, size, limit_gb, trial)
+    began = time.monotonic()
+    work = partial(_measure_training, cfg, size, limit_gb, trial)
     log = trial.folder / "tries.log"
     try:
         memory_gb = _run(f"batch_size={size}", work, limit_gb, cfg.trainer.try_timeout_s, log)
@@ -200,7 +203,8 @@ def _build(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> 
         if limit_gb is not None:
             cap_data(2 * limit_gb)  # doubled, because stacks of many threads count as data but stay almost empty
     keras.utils.set_random_seed(cfg.seed)
-    cfg.batch_size, cfg.batch_per_gpu = size, None
+    cfg.batch_size = size
+    cfg.batch_per_gpu = None
     dataset = _shrink_evaluation(_load(cfg), max(1, cfg.gpus))
     planned = plan(cfg, len(dataset.training_rows))
     with distribution.strategy(devices, trial.world).scope():
@@ -214,12 +218,14 @@ def _shrink_evaluation(dataset: Data, devices: int) -> Data:
     counts = {
         name: max(devices, *np.diff(evaluation_bounds(x, len(rows)))) for name, (x, _, rows) in dataset.subsets.items()
     }
-    validation, test = dataset.validation_rows[: counts.get("validation")], dataset.test_rows[: counts.get("test")]
+    validation = dataset.validation_rows[: counts.get("validation")]
+    test = dataset.test_rows[: counts.get("test")]
     return replace(dataset, validation_rows=validation, test_rows=test)
 
 
 def _result(cfg: DictConfig, tries: _Tries, rows: int) -> dict[str, float]:
-    largest, unit = tries.largest or Try(0, False), max(1, cfg.gpus)
+    largest = tries.largest or Try(0, False)
+    unit = max(1, cfg.gpus)
     size = advised = largest.batch_size
     if tries.too_large and size:
         advised = max(unit, int(size * (1 - cfg.trainer.reserve)) // unit * unit)
@@ -253,7 +259,8 @@ def _save(cfg: DictConfig, tries: _Tries, where: str | None) -> None:
 
 
 def _describe(cfg: DictConfig, tries: _Tries, rows: int) -> str:
-    result, too_large = _result(cfg, tries, rows), tries.too_large
+    result = _result(cfg, tries, rows)
+    too_large = tries.too_large
     fits = f"batch_size={result['largest_batch']} fits with gpus={cfg.gpus} ({result['memory_gb']:.3g} GB)"
     tried = f"tried: {', '.join(str(made.batch_size) for made in tries.made)}"
     if too_large:

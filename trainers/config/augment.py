@@ -46,7 +46,8 @@ def parse(value: object) -> Augment | None:
     allowed = f"must be {', '.join(PRESETS)}, or ranges such as dataset.augment.rotation=5"
     key = "dataset.augment.preset"
     if value is None or isinstance(value, str):
-        key, value = "dataset.augment", {"preset": value}
+        key = "dataset.augment"
+        value = {"preset": value}
     if not isinstance(value, Mapping):
         raise ValueError(f"dataset.augment={value}: {allowed}")
     settings = {str(name): setting for name, setting in value.items() if setting is not None}

@@ -69,7 +69,8 @@ def hardware(gpus: int) -> str | None:
 
     Returns None if it is unknown where trials run.
     """
-    launcher, mem_gb = _launcher(), memory_limit_gb()
+    launcher = _launcher()
+    mem_gb = memory_limit_gb()
     if launcher.get("_target_") == HERE:
         device = machine(gpus, mem_gb)
         return device and f"this machine ({device})"
@@ -163,7 +164,8 @@ def _read(file: Path, where: str, settings: Mapping[str, Any]) -> tuple[int, int
         answer = {**json.loads(file.read_bytes())}
         if (answer["place"], answer["configuration"]) != (where, settings):
             raise ValueError("it is for other hardware or another configuration")
-        largest, too_large = int(answer["largest_batch"]), answer["too_large"]
+        largest = int(answer["largest_batch"])
+        too_large = answer["too_large"]
         return None if too_large is None else (largest, int(too_large), str(answer["found"]))
     except FileNotFoundError:
         return None

@@ -27,12 +27,14 @@ def _read(file: Path) -> dict[str, Network]:
 NETWORKS = _read(Path(__file__).with_suffix(".csv"))
 SUFFIXES = (".h5", ".keras", ".hdf5")
 OF_A_BASE = ("fine_tune", "head_epochs", "fine_tune_lr", "weights")
-APPLICATION, CNN = "trainers.networks.application", "trainers.networks.cnn"
+APPLICATION = "trainers.networks.application"
+CNN = "trainers.networks.cnn"
 
 
 def canonical_name(name: str) -> str:
     """Return the network's name as keras.applications spells it. Raises ValueError if there is no such network."""
-    names, key = {network.lower(): network for network in NETWORKS}, str(name).lower()
+    names = {network.lower(): network for network in NETWORKS}
+    key = str(name).lower()
     if key in names:
         return names[key]
     nearest = difflib.get_close_matches(key, names, 3) or ["resnet50v2", "mobilenetv2"]
@@ -47,7 +49,8 @@ def check(model: Mapping[str, Any], epochs: int) -> None:
     if model.get("_target_") != APPLICATION:
         _check_no_base(model, [key for key in OF_A_BASE if model.get(key)])
         return
-    name, weights = canonical_name(model.get("name", "")), model.get("weights")
+    name = canonical_name(model.get("name", ""))
+    weights = model.get("weights")
     if weights not in (None, "imagenet", "random"):
         check_weights(name, str(weights))
     _check_fine_tuning(model, weights, epochs)
@@ -55,7 +58,8 @@ def check(model: Mapping[str, Any], epochs: int) -> None:
 
 def check_example(model: Mapping[str, Any], shape: tuple[int, ...], source: str = "") -> None:
     """Raise ValueError if the network takes no example of this shape; `source` is the data set's name."""
-    target, example = model.get("_target_"), f"an example{source and f' of {source}'} has shape {shape}"
+    target = model.get("_target_")
+    example = f"an example{source and f' of {source}'} has shape {shape}"
     if target == CNN and len(shape) not in (2, 3):
         raise ValueError(f"model=cnn needs images, but {example}; try model=mlp")
     if target != APPLICATION:
@@ -90,7 +94,8 @@ def _check_no_base(model: Mapping[str, Any], keys: Sequence[str]) -> None:
 
 
 def _check_fine_tuning(model: Mapping[str, Any], weights: object, epochs: int) -> None:
-    fine_tune, head = model.get("fine_tune", True), model.get("head_epochs", 0)
+    fine_tune = model.get("fine_tune", True)
+    head = model.get("head_epochs", 0)
     if weights is None and (fine_tune is not True or head):
         setting = f"head_epochs={head}" if fine_tune is True else f"fine_tune={str(fine_tune).lower()}"
         raise ValueError(

@@ -16,7 +16,8 @@ from trainers.config.ranges import COUNT, COUNT_OR_NULL, NOT_NEGATIVE, POSITIVE,
 from trainers.data import download, examples
 from trainers.schedules import MAX_EPOCHS
 
-CONSTANT, CONSTANT_BATCH = "trainers.schedules.constant", "trainers.schedules.constant_batch"
+CONSTANT = "trainers.schedules.constant"
+CONSTANT_BATCH = "trainers.schedules.constant_batch"
 _ARGUMENTS = {
     "model": ("input_shape", "outputs"),
     "lr_schedule": ("at", "total"),

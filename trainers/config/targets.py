@@ -37,7 +37,8 @@ def check_settings(section: str, target: str, settings: tuple[str, ...], argumen
     `arguments` are parameters that the trainer fills in. A target that is no plain function of its module, or takes
     any keyword, passes.
     """
-    code, name = _code_of(section, target), target.rpartition(".")[2]
+    code = _code_of(section, target)
+    name = target.rpartition(".")[2]
     inner = [part for part in (code.co_consts if code else ()) if isinstance(part, CodeType) and part.co_name == name]
     functions = [part for part in inner if part.co_flags & inspect.CO_OPTIMIZED]  # a class body is not optimized
     if not functions or functions[0].co_flags & inspect.CO_VARKEYWORDS:

@@ -24,7 +24,8 @@ def check_optimizer(optimizer: Mapping[str, Any], cfg: Any) -> None:
         raise ValueError("optimizer.weight_decay=null: adamw needs a weight decay >= 0; try optimizer=adam")
     if parallel.replicas(cfg) < 2:
         return
-    several, single = parallel.device_settings(cfg), parallel.single_device_settings(cfg)
+    several = parallel.device_settings(cfg)
+    single = parallel.single_device_settings(cfg)
     for key in WRONG_ON_SEVERAL:
         if optimizer.get(key) is not None:
             raise ValueError(f"optimizer.{key} is wrong with {several}; remove it, or use {single}")
@@ -36,7 +37,8 @@ def check_several(cfg: Any) -> None:
     """Raise ValueError for XLA, or a loss of the whole batch, on several devices."""
     if parallel.replicas(cfg) < 2:
         return
-    several, single = parallel.device_settings(cfg), parallel.single_device_settings(cfg)
+    several = parallel.device_settings(cfg)
+    single = parallel.single_device_settings(cfg)
     if str(cfg.loss.get("_target_")).endswith("WeightedKappa"):
         raise ValueError(
             f"loss=weighted_kappa needs the whole batch, but {several} shares each batch among devices; use {single}"
@@ -49,7 +51,8 @@ def check_activation(model: Mapping[str, Any]) -> None:
     """Raise ValueError for an activation that Keras does not have. Without Keras any passes: see `targets.check`."""
     if model.get("_target_") not in ACTIVATED:
         return
-    name, activations = model.get("activation"), targets.names_in("keras", "activations") - NO_ACTIVATIONS
+    name = model.get("activation")
+    activations = targets.names_in("keras", "activations") - NO_ACTIVATIONS
     if name in activations or not activations:
         return
     hint = targets.suggest(str(name), activations) or "; try model.activation=relu"
@@ -64,10 +67,12 @@ def check_devices(cfg: Any) -> None:
             f"Type gpus={cfg.gpus} for the GPUs of each node, with nodes=N for more nodes; or ranks={cfg.ranks} gpus=0"
         )
     # Because other schedules set a batch_size of their own.
-    is_constant, size = schedules.builtin_name(cfg.batch_schedule) == "constant_batch", parallel.batch_size(cfg)
+    is_constant = schedules.builtin_name(cfg.batch_schedule) == "constant_batch"
+    size = parallel.batch_size(cfg)
     if is_constant and cfg.batch_per_gpu is not None and cfg.batch_size not in (type(cfg).batch_size, size):
         raise _batch_conflict(cfg, size)
-    is_scaled, size = cfg.lr_scaling != "none", cfg.lr_batch_size
+    is_scaled = cfg.lr_scaling != "none"
+    size = cfg.lr_batch_size
     if is_scaled != (size is not None) or (is_scaled and size < 1):
         raise ValueError(
             f"lr_scaling={cfg.lr_scaling} lr_batch_size={'null' if size is None else size}: lr_scaling and "
@@ -83,7 +88,8 @@ def check_devices(cfg: Any) -> None:
 
 def check_task(cfg: Any) -> None:
     """Raise ValueError unless data set and loss are for the same task."""
-    data, loss = cfg.dataset.get("task"), cfg.loss.get("task")
+    data = cfg.dataset.get("task")
+    loss = cfg.loss.get("task")
     if data is None and loss is None:
         raise ValueError(
             "dataset.task and loss.task are both null: the task is unknown. Use dataset.task=classification or "
@@ -107,7 +113,8 @@ def check_objective(cfg: Any) -> None:
 
 def check_reports(trainer: Mapping[str, Any], dataset: Mapping[str, Any]) -> None:
     """Raise ValueError for validations within epochs that no report would show, or without validation data."""
-    reports, validates = trainer.get("report_every_steps"), trainer.get("validate_every_steps")
+    reports = trainer.get("report_every_steps")
+    validates = trainer.get("validate_every_steps")
     if validates is None:
         return
     setting = f"trainer.validate_every_steps={validates}"
@@ -190,7 +197,8 @@ def epochs_of(cfg: Any, rows: int | None) -> int:
 def check_schedules(cfg: Any, rows: int | None) -> None:
     """Raise ValueError for batches larger than the `rows` for training (None: unknown), and rates that reach zero."""
     schedules.check_batch(cfg, parallel.batch_size(cfg), 1, rows)
-    batches, rates = schedules.builtin_name(cfg.batch_schedule), schedules.builtin_name(cfg.lr_schedule)
+    batches = schedules.builtin_name(cfg.batch_schedule)
+    rates = schedules.builtin_name(cfg.lr_schedule)
     if (batches, rates) == ("constant_batch", "constant") or (rows is None and batches != "constant_batch"):
         return
     if not batches or not rates:  # a user's own function, whose values are known only in training

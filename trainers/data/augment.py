@@ -43,9 +43,12 @@ def _project(images: tf.Tensor, ranges: Augment, uniform: list[tf.Tensor]) -> tf
     zoom = 1 + _between(ranges.zoom, uniform[3])
     down = -_between(ranges.shift, uniform[4]) * height
     right = -_between(ranges.shift, uniform[5]) * width
-    cos, sin = tf.cos(angle) * zoom, tf.sin(angle) * zoom
-    (a0, a1), (b0, b1) = (horizontal * cos, -horizontal * sin), (vertical * sin, vertical * cos)
-    x, y = (width - 1) / 2, (height - 1) / 2
+    cos = tf.cos(angle) * zoom
+    sin = tf.sin(angle) * zoom
+    (a0, a1) = (horizontal * cos, -horizontal * sin)
+    (b0, b1) = (vertical * sin, vertical * cos)
+    x = (width - 1) / 2
+    y = (height - 1) / 2
     a2 = x + a0 * (right - x) + a1 * (down - y)
     b2 = y + b0 * (right - x) + b1 * (down - y)
     zero = tf.zeros_like(angle)

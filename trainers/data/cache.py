@@ -162,7 +162,8 @@ class Progress:
     """A progress bar in the log: a line at the start, at the end and every few seconds."""
 
     def __init__(self, title: str, total: int, every_s: float = 2.0) -> None:
-        self._total, self._every_s = total, every_s
+        self._total = total
+        self._every_s = every_s
         self._started = self._printed_at = time.monotonic()
         print(f"{title}: {total:,} to decode, once for all trials", flush=True)
 

@@ -25,7 +25,8 @@ def load(section: DictConfig, task: str, seed: int) -> Data:
     """
     section = OmegaConf.create(defaults("dataset") | dict(section))
     data = _load_all(section, task)
-    rows, held_out = np.random.default_rng(seed).permutation(data.training_rows), data.validation_rows
+    rows = np.random.default_rng(seed).permutation(data.training_rows)
+    held_out = data.validation_rows
     rows = rows[: subset_size(len(rows), section.subset)]
     if section.validation == "test":
         held_out = data.test_rows
@@ -33,7 +34,8 @@ def load(section: DictConfig, task: str, seed: int) -> Data:
         held_out = held_out[:0]
     elif not len(held_out):
         count = training_size(len(rows), section.validation_split)
-        rows, held_out = rows[:count], rows[count:]
+        held_out = rows[count:]
+        rows = rows[:count]
     return replace(
         data,
         training_rows=rows,
@@ -48,19 +50,22 @@ def load(section: DictConfig, task: str, seed: int) -> Data:
 
 def _load_all(section: DictConfig, task: str) -> Data:
     source = make("dataset", section)
-    size, cache = section.size, (section.cache, section.cache_gb)
+    size = section.size
+    cache = (section.cache, section.cache_gb)
     if isinstance(source, ImageFolder):
         return decode(source, image_size(size), *cache)
     (x, y), (x_test, y_test) = source
     name = section.get("path") or section["_target_"]
     for array_name, values in (("x_train", x), ("y_train", y), ("x_test", x_test), ("y_test", y_test)):
         finite.check(name, array_name, np.asarray(values))
-    x, x_test = _inputs(x), _inputs(x_test)
+    x = _inputs(x)
+    x_test = _inputs(x_test)
     if task == "classification":
         y, y_test, remark = labels.read(name, np.asarray(y), np.asarray(y_test))
         if remark:
             print(remark, flush=True)
-    y, y_test = _labels(y, task), _labels(y_test, task)
+    y = _labels(y, task)
+    y_test = _labels(y_test, task)
     outputs = int(y.max()) + 1 if task == "classification" else int(y.shape[1])
     if size is None:
         return from_arrays(x, y, x_test, y_test, outputs)

@@ -83,9 +83,13 @@ class _Decoder:
         write: cache.Write,
         progress: cache.Progress,
     ) -> None:
-        self._listing, self._headers = listing, rows
-        self._size, self._depth, self._convert_to = size, depth, convert_to
-        self._write, self._progress = write, progress
+        self._listing = listing
+        self._headers = rows
+        self._size = size
+        self._depth = depth
+        self._convert_to = convert_to
+        self._write = write
+        self._progress = progress
         self._channels = convert_to or 0
         """For TensorFlow: 0 = the channels of the file. If their number is not `depth`, the image is missing."""
         self._written = 0

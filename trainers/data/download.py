@@ -11,7 +11,8 @@ from urllib.request import Request, urlopen
 
 from trainers.config.networks import APPLICATION, canonical_name
 
-_GOOGLE, _TORONTO = "https://storage.googleapis.com/tensorflow/tf-keras-datasets", "https://www.cs.toronto.edu/~kriz"
+_GOOGLE = "https://storage.googleapis.com/tensorflow/tf-keras-datasets"
+_TORONTO = "https://www.cs.toronto.edu/~kriz"
 PLACES = {
     "mnist": ("mnist.npz", f"{_GOOGLE}/mnist.npz"),
     "fashion_mnist": ("fashion-mnist", f"{_GOOGLE}/train-labels-idx1-ubyte.gz"),

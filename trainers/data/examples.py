@@ -15,7 +15,8 @@ from trainers.data import listing, npz
 DEFAULT_SIZE = 128
 GB = 10**9
 SOURCES = "trainers.data.sources."
-IMAGE_FOLDER, POINTS = "trainers.data.images.folder", SOURCES + "points"
+IMAGE_FOLDER = "trainers.data.images.folder"
+POINTS = SOURCES + "points"
 KERAS_SHAPES = {"mnist": (28, 28), "fashion_mnist": (28, 28), "cifar10": (32, 32, 3), "cifar100": (32, 32, 3)}
 KERAS_TEST_ROWS = 10_000  # of each dataset in KERAS_SHAPES
 
@@ -142,7 +143,8 @@ def _examine_points(dataset: Mapping[str, Any]) -> Examples:
                 raise ValueError(f"dataset.{name}[{row}] is {value!r}; must be a finite number")
             if np.shape(value) != np.shape(values[0]):
                 raise ValueError(f"dataset.{name}[{row}] is {value}; its length differs from dataset.{name}[0]")
-    x, y = dataset["x"], dataset["y"]
+    x = dataset["x"]
+    y = dataset["y"]
     if len(x) != len(y):
         raise ValueError(f"dataset.x has {len(x)} values, but dataset.y has {len(y)}; each x needs its y")
     return Examples(len(x), np.shape(x[0]) or (1,), test_rows=0, name="points")
@@ -158,7 +160,8 @@ def _check_room(examples: Examples, limit_gb: float) -> None:
     """Raise ValueError if all images together exceed the limit of the cache."""
     if examples.rows is None or examples.shape is None or examples.test_rows is None:
         return
-    rows, (height, width, *_) = examples.rows + examples.validation_rows + examples.test_rows, examples.shape
+    rows = examples.rows + examples.validation_rows + examples.test_rows
+    (height, width, *_) = examples.shape
     needed_gb = rows * math.prod(examples.shape) * examples.value_bytes / GB
     if needed_gb > limit_gb:
         raise ValueError(
@@ -169,7 +172,8 @@ def _check_room(examples: Examples, limit_gb: float) -> None:
 
 
 def _count_subset(examples: Examples, dataset: Mapping[str, Any]) -> int | None:
-    subset, rows = dataset.get("subset"), examples.rows
+    subset = dataset.get("subset")
+    rows = examples.rows
     if subset is not None and not (0 < subset < 1 or (isinstance(subset, int) and subset >= 2)):
         raise ValueError(
             f"dataset.subset={subset}: must be a fraction, > 0 and < 1, or a whole number of examples >= 2"

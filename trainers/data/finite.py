@@ -20,7 +20,10 @@ def check_blocks(
     source: str, name: str, shape: Sequence[int], blocks: Iterable[np.ndarray], is_fortran: bool = False
 ) -> None:
     """Raise ValueError as `check` does, of an array that comes in blocks of consecutive values."""
-    first, value, count, start = 0, 0.0, 0, 0
+    first = 0
+    value = 0.0
+    count = 0
+    start = 0
     for block in blocks:
         with np.errstate(invalid="ignore"):
             wide = block.astype(np.promote_types(block.dtype, np.float32), copy=False)  # float16 cannot hold the limit
@@ -28,7 +31,8 @@ def check_blocks(
         wrong_here = int(np.count_nonzero(is_wrong))
         if wrong_here and not count:
             position = int(np.argmax(is_wrong))
-            first, value = start + position, float(block[position])
+            first = start + position
+            value = float(block[position])
         count += wrong_here
         start += len(block)
     if not count:

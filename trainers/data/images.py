@@ -81,7 +81,8 @@ def resize(
     def fill(write: cache.Write) -> dict[str, Any]:
         import tensorflow as tf
 
-        progress, done = cache.Progress(f"images at {size[0]} x {size[1]}", total), 0
+        progress = cache.Progress(f"images at {size[0]} x {size[1]}", total)
+        done = 0
         for array in arrays:
             for start in range(0, len(array), BATCH):
                 images = array[start : start + BATCH]

@@ -57,7 +57,8 @@ def _describe(path: str, classes: bool, mtime_ns: int) -> Headers:
     if classes:
         try:
             with np.load(path, allow_pickle=False) as arrays:
-                y_train, y_test = arrays["y_train"], arrays["y_test"]
+                y_train = arrays["y_train"]
+                y_test = arrays["y_test"]
         except (zipfile.BadZipFile, zlib.error, OSError, EOFError) as error:
             raise ValueError(f"dataset.path={path} is damaged: its labels cannot be read ({error})") from None
         labels.read(f"dataset.path={path}", y_train, y_test)

@@ -57,7 +57,8 @@ def points(x: Sequence[float], y: Sequence[float]) -> Split:
 def line(points: int, test_points: int, inputs: int, noise: float) -> Split:
     """Return points of y = Wx + b with x in -1..1 and normal noise, the same points in each call."""
     random = np.random.default_rng(0)
-    weights, bias = random.normal(size=(inputs, 1)), random.normal()
+    weights = random.normal(size=(inputs, 1))
+    bias = random.normal()
     x = random.uniform(-1, 1, size=(points + test_points, inputs))
     y = x @ weights + bias + random.normal(scale=noise, size=(len(x), 1))
     return (x[:points], y[:points]), (x[points:], y[points:])

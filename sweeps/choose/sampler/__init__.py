@@ -53,9 +53,12 @@ class Sampler:
     """A chooser that begins untried configurations that are not likely to fail."""
 
     def __init__(self, search: Search, samplers: Samplers, fed: FedStudy) -> None:
-        self._search, self._samplers, self._fed = search, samplers, fed
+        self._search = search
+        self._samplers = samplers
+        self._fed = fed
         assert fed.encoding
-        self._space, self._encoding = search.space, fed.encoding
+        self._space = search.space
+        self._encoding = fed.encoding
         learns = issubclass(samplers.kind, (TPESampler, *CONSTRAINED, CmaEsSampler))
         self._avoids_failures = learns and not search.custom
         self._has_surrogate = samplers.models and not search.custom
@@ -192,7 +195,8 @@ class Sampler:
     def _proposal(
         self, study: StudySnapshot, number: int, point: Point, params: Point, start: Point, **memory: Any
     ) -> Proposal:
-        kind, attributes = self._samplers.kind, self._fed.frozen(self._fed.id_of(number)).system_attrs
+        kind = self._samplers.kind
+        attributes = self._fed.frozen(self._fed.id_of(number)).system_attrs
         memory["system"], shared = storable(kind, attributes), storable(kind, self._fed.shared)
         memory["start"] = canonical(start) if start else ""
         return Proposal(
@@ -211,7 +215,8 @@ class Sampler:
         ends, losses = self._estimated(study)
         count = self._count_before(number)
         too_few = len(losses) < MIN_RESULTS or len(set(losses)) < 2
-        seed, is_start = self._samplers.seed(number), too_few or count < self._samplers.startup
+        seed = self._samplers.seed(number)
+        is_start = too_few or count < self._samplers.startup
         if is_start and not self._search.earlier:
             return {}, []
         surrogate = Surrogate(self._proposals.parameter_indices(), self._scales)
@@ -242,7 +247,8 @@ class Sampler:
 
     def _ask_sampler(self, trial_id: int, sampler: BaseSampler, start: Point) -> Point:
         """Return the point that the sampler proposes, with the values of the start point."""
-        frozen, encoding = self._fed.frozen(trial_id), self._encoding
+        frozen = self._fed.frozen(trial_id)
+        encoding = self._encoding
         frozen.params = encoding.encode(start)
         study = _filter_study(self._fed.study, frozen)  # because Hyperband shows each bracket its own trials
         sampler.before_trial(study, frozen)

@@ -83,7 +83,8 @@ def _parameters(target: Any) -> Mapping[str, inspect.Parameter]:
 
 def _explain(kind: str, conf: Mapping[str, Any], error: BaseException) -> str:
     """Return why a sampler or a pruner could not be built, and what to type."""
-    section, parameters = f"hydra.sweeper.{kind}", _parameters(_resolve(kind, conf["_target_"]))
+    section = f"hydra.sweeper.{kind}"
+    parameters = _parameters(_resolve(kind, conf["_target_"]))
     settings = {name: value for name, value in conf.items() if not name.startswith("_")}
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     if not takes_any and (unknown := [name for name in settings if name not in parameters]):
@@ -152,9 +153,11 @@ def _read_numbers(section: str, conf: Mapping[str, Any], kind: type) -> dict[str
 def pruner_of(conf: Mapping[str, Any]) -> BasePruner:
     """Return the pruner that `conf` names. Raises UserError if it cannot be built."""
     if conf["_target_"] == "optuna.pruners.HyperbandPruner":  # because Optuna checks its numbers at a report, or never
-        section, typed = "hydra.sweeper.pruner", {name: value for name, value in conf.items() if value != "auto"}
+        section = "hydra.sweeper.pruner"
+        typed = {name: value for name, value in conf.items() if value != "auto"}
         numbers = _read_numbers(section, typed, HyperbandPruner)
-        first, last = numbers.get("min_resource", 1), numbers.get("max_resource", math.inf)
+        first = numbers.get("min_resource", 1)
+        last = numbers.get("max_resource", math.inf)
         if first > last:
             problem = f"{section}.min_resource={first} is above {section}.max_resource={last}"
             raise UserError(f"{problem}.\nType at most {section}.min_resource={last}")

@@ -79,7 +79,8 @@ def true_distribution(parameter: Parameter) -> BaseDistribution:
     values: Sequence[Any] = parameter.values
     if parameter.numbers and len(values) > 1:
         kind = IntDistribution if all(isinstance(value, int) for value in values) else FloatDistribution
-        low, high = min(values), max(values)
+        low = min(values)
+        high = max(values)
         step = type(low)((high - low) / (len(values) - 1))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

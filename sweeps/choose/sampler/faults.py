@@ -21,7 +21,8 @@ class explain_faults:  # noqa: N801, because it is used as a function
     """Raise UserError if a sampler or a pruner raises an error, because those of other packages may raise anything."""
 
     def __init__(self, kind: Kind, advice: str = _ADVICE) -> None:
-        self._kind, self._advice = kind, advice
+        self._kind = kind
+        self._advice = advice
 
     def __enter__(self) -> None:
         pass

@@ -46,9 +46,14 @@ class FedStudy:
         earlier: Sequence[EarlierTrial] = (),
     ) -> None:
         """Create an empty study for a class of samplers. Without an encoding, trials have no params."""
-        self._name, self._directions = study.name, study.directions
-        self._sampler, self.encoding, self.pruner, self._earlier = sampler, encoding, pruner, earlier
-        self.metric, self.repeats = study.objective[0], study.repeats
+        self._name = study.name
+        self._directions = study.directions
+        self._sampler = sampler
+        self.encoding = encoding
+        self.pruner = pruner
+        self._earlier = earlier
+        self.metric = study.objective[0]
+        self.repeats = study.repeats
         self._offset = len(earlier)
         self._pending: tuple[int, Any] | None = None  # number and params of a proposed trial that is not yet recorded
         self._is_partial = False  # whether feeding was interrupted
@@ -68,7 +73,8 @@ class FedStudy:
 
     def follow(self, study: StudySnapshot) -> None:
         """Feed the new changes. If a trial was reopened, or differs from its proposal, feed all trials anew."""
-        is_partial, self._is_partial = self._is_partial or not self._is_recorded(study), True
+        is_partial = self._is_partial or not self._is_recorded(study)
+        self._is_partial = True
         update = self._outcomes.read_new(study)
         if is_partial or update.reopened or self._count == self._offset:
             self._begin(study.shared)
@@ -78,7 +84,8 @@ class FedStudy:
                 self._add(trial)
         for trial, end in update.ended:
             self._end(trial, end)
-        self._pending, self._is_partial = None, False
+        self._pending = None
+        self._is_partial = False
 
     def _is_recorded(self, study: StudySnapshot) -> bool:
         """Return whether the record has the trial that was proposed last, with its params."""

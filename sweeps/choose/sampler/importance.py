@@ -13,7 +13,9 @@ from sweeps.record.study import MIN_FOR_IMPORTANCE, StudySnapshot
 from sweeps.space.space import SearchSpace
 from sweeps.trial.job import State
 
-_MAX_TREES, _MIN_TREES, _MAX_WORK = 64, 8, 12_800  # work: trees times trials; 64 trees of 1,000 trials take 30 seconds
+_MAX_TREES = 64
+_MIN_TREES = 8
+_MAX_WORK = 12_800  # trees times trials; 64 trees of 1,000 trials take 30 seconds
 
 
 def with_importance(study: StudySnapshot, space: SearchSpace) -> StudySnapshot:

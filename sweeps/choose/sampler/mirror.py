@@ -36,7 +36,10 @@ class Mirror:
         self, url: str, name: str, study: StudySnapshot, space: SearchSpace, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """Prepare the copy of `study` under this name, which is not that of its folder if hydra.sweep.dir was typed."""
-        self._url, self._name, self._study, self._clock = url, name, study, clock
+        self._url = url
+        self._name = name
+        self._study = study
+        self._clock = clock
         self._distributions = _distributions_by_key(space)
         self._changes = Changes()
         self._pending: dict[int, None] = {}  # numbers of the trials to write
@@ -60,7 +63,8 @@ class Mirror:
 
     def _connect(self) -> None:
         self._storage: BaseStorage = get_storage(self._url)
-        name, folder = self._name, str(self._study.folder)
+        name = self._name
+        folder = str(self._study.folder)
         summaries = {study.study_name: study for study in optuna.get_all_study_summaries(self._storage)}
         stored = summaries.get(name)
         if stored and stored.user_attrs.get(_OWNER) != folder:
@@ -73,7 +77,8 @@ class Mirror:
         self._create()
 
     def _create(self) -> None:
-        name, directions = self._name, cast(Any, self._study.directions)
+        name = self._name
+        directions = cast(Any, self._study.directions)
         self._optuna_study = optuna.create_study(
             storage=self._storage, study_name=name, directions=directions, load_if_exists=True
         )

@@ -52,7 +52,8 @@ class ConfigurationOutcomes:
         for trial in proposed:
             if not trial.race:
                 self._groups.setdefault(trial.number if trial.of is None else trial.of, []).append(trial.number)
-        ended, reopened = [], False
+        ended = []
+        reopened = False
         for first in firsts:
             if is_placeholder(study.rows[first]):
                 continue

@@ -22,8 +22,10 @@ class OwnSpace:
     def __init__(
         self, function: Callable[[optuna.Trial], object], name: str, space: SearchSpace, encoding: Encoding
     ) -> None:
-        self._function, self._name = function, name
-        self._space, self._encoding = space, encoding
+        self._function = function
+        self._name = name
+        self._space = space
+        self._encoding = encoding
         self._left_out = ""  # what the function said of the last point that it left out
 
     def suggest_swept(self, trial: optuna.Trial) -> Point:

@@ -150,7 +150,8 @@ class Server:
 
     def _settle(self, fork: _Fork, end: Outcome) -> None:
         """Kill the other ranks of a trial whose rank ended too early, and report the outcome after its last rank."""
-        number, live_ranks = fork.start.number, self._ranks(fork.start.number)
+        number = fork.start.number
+        live_ranks = self._ranks(fork.start.number)
         if fork.start.log.with_name("end.json").exists():
             for _, rank in live_ranks:
                 rank.leave_by = min(rank.leave_by, time.monotonic() + _KILL_WAIT_S)
@@ -196,7 +197,8 @@ def _read_end(fork: _Fork, code: int) -> Outcome:
             fork.end = fork.error_pipe.recv()
     if fork.end:
         return fork.end
-    log, process = fork.start.log, "its process"
+    log = fork.start.log
+    process = "its process"
     if fork.start.world.size > 1:
         if failure := first_failure(TrialFolder(log.parents[2]).attempt(int(log.parent.name))):
             return failure

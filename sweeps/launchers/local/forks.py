@@ -99,7 +99,8 @@ class Forks:
         try:
             while self._server.poll(timeout_s):
                 over += self._server.recv()
-                self.ready, timeout_s = True, 0.0
+                self.ready = True
+                timeout_s = 0.0
         except (EOFError, ConnectionResetError):  # because the server died, and its trials with it
             code = self._wait_for_exit()
             self._deaths = 0 if self.ready else self._deaths + 1

@@ -26,7 +26,8 @@ class Gpus:
 
         A part is 1 / n, where at most n trials may share the GPU; the largest part of a GPU decides.
         """
-        part, count = min(gpus, 1.0), math.ceil(gpus)
+        part = min(gpus, 1.0)
+        count = math.ceil(gpus)
         free = [name for name, held in self._held.items() if max([part, *held]) * (len(held) + 1) <= _FULL]
         taken = sorted(free, key=lambda name: sum(self._held[name]))[:count]
         if len(taken) < count:
@@ -49,7 +50,8 @@ def gpus_on_node(settings: LocalLauncherConf | SlurmLauncherConf, gpus: int) -> 
     count = settings.trials_per_gpu
     if count == 1:
         return gpus
-    typed, alone = f"hydra.launcher.trials_per_gpu={count}", "hydra.launcher.trials_per_gpu=1"
+    typed = f"hydra.launcher.trials_per_gpu={count}"
+    alone = "hydra.launcher.trials_per_gpu=1"
     if (processes := settings.nodes * settings.tasks_per_node) > 1:
         raise UserError(f"{typed}: a trial of {processes} processes shares no GPU.\nType {alone}")
     if not gpus:

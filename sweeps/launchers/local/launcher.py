@@ -36,8 +36,11 @@ class LocalTrials(TrialLauncher):
     def __init__(self, preload: Sequence[str], log: Path) -> None:
         self._forks = Forks(preload, log)
         self._machine = machine = Machine.here()
-        self._cores, self._gpus, self._free_gb = [*machine.cores], Gpus(machine.gpus), machine.memory_gb
-        self._min_cores, self._uses_gpus = 1, False
+        self._cores = [*machine.cores]
+        self._gpus = Gpus(machine.gpus)
+        self._free_gb = machine.memory_gb
+        self._min_cores = 1
+        self._uses_gpus = False
         self._slots: dict[int, _Slot] = {}
 
     def request(self, config: DictConfig) -> Request:
@@ -53,9 +56,11 @@ class LocalTrials(TrialLauncher):
         return self._forks.ready and len(self._cores) >= self._min_cores
 
     def submit(self, job: Job) -> bool:
-        request, settings = job.request, read(job.config.hydra.launcher, LocalLauncherConf)
+        request = job.request
+        settings = read(job.config.hydra.launcher, LocalLauncherConf)
         size = settings.tasks_per_node
-        cores, mem_gb = request.cores or 0, request.mem_gb or DEFAULT_GB * size
+        cores = request.cores or 0
+        mem_gb = request.mem_gb or DEFAULT_GB * size
         fits = self._forks.ready and cores <= len(self._cores) and mem_gb <= self._free_gb
         gpus = self._gpus.take(request.gpus) if fits else None
         if gpus is None:

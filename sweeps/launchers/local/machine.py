@@ -39,7 +39,8 @@ class Machine:
             raise UserError(f"nodes={settings.nodes}: this machine is one node.\n{advice}")
         gpu_count = settings.gpus_per_node or 0
         held = gpus_on_node(settings, gpu_count)
-        rank_cores, ranks = self._cores_per_rank(settings), settings.tasks_per_node
+        rank_cores = self._cores_per_rank(settings)
+        ranks = settings.tasks_per_node
         cores_name = "hydra.launcher.cpus_per_task" if ranks == 1 else f"{ranks} ranks of {rank_cores} cores"
         of_app = OmegaConf.select(config.hydra.launcher._get_root(), "gpus")
         gpus_name = "gpus" if of_app == gpu_count else "hydra.launcher.gpus_per_node"
@@ -58,13 +59,15 @@ class Machine:
     def _cores_per_rank(self, settings: LocalLauncherConf) -> int:
         if settings.cpus_per_task is not None:
             return settings.cpus_per_task
-        count, every = settings.gpus_per_node or 0, len(self.gpus)
+        count = settings.gpus_per_node or 0
+        every = len(self.gpus)
         sharers = settings.tasks_per_node * settings.trials_per_gpu
         return max(1, len(self.cores) * count // every // sharers) if 0 < count <= every else 1
 
     def at_once(self, config: DictConfig) -> tuple[int, str]:
         """Return how many trials of this configuration fit, and the limit in words. Raises UserError if none fits."""
-        request, settings = self.request(config), read(config.hydra.launcher, LocalLauncherConf)
+        request = self.request(config)
+        settings = read(config.hydra.launcher, LocalLauncherConf)
         trial_gb = request.mem_gb or DEFAULT_GB * settings.tasks_per_node
         limits = [
             (len(self.gpus), request.gpus, "GPUs", "gpus_per_node" if request.gpus >= 1 else "trials_per_gpu"),

@@ -22,7 +22,8 @@ from sweeps.launchers.slurm.trials.arrays import Arrays
 from sweeps.launchers.slurm.trials.workers import WorkerTrials, check_request
 from sweeps.trial.job import Job, Outcome, Request
 
-_TICK_S, _WARM_TICK_S = 0.2, 0.05  # the second with workers, because their trials are short
+_TICK_S = 0.2  # the second with workers, because their trials are short
+_WARM_TICK_S = 0.05
 _JUDGE_S = 1.0
 _UNMEASURED = STARTS_PER_MIN - 1  # trials before their length is measured; the last start is that of the first worker
 
@@ -99,7 +100,8 @@ class SlurmTrials(TrialLauncher):
             check_request(settings)
         except UserError:  # because no worker could run the trial
             return self.jobs.submit(job, settings, self._is_ahead)
-        is_short, self._is_waiting = self._are_short(job.request.gpus, settings), False
+        is_short = self._are_short(job.request.gpus, settings)
+        self._is_waiting = False
         if is_short:
             return self.workers.submit(job, settings)
         if is_short is False or settings.detach:  # because nobody will be there to measure

@@ -89,7 +89,8 @@ def read_ticket(folder: Path) -> Ticket:
     with suppress(OSError, CorruptFile):
         content = read_json(folder / "job.json") or {}
         if "array" in content:
-            array, index = Path(os.path.normpath(folder / str(content["array"]))), str(content.get("index"))
+            array = Path(os.path.normpath(folder / str(content["array"])))
+            index = str(content.get("index"))
             if index.isdecimal() and (array / ELEMENTS / index).resolve() == folder.resolve():
                 array_id = read_job_id(array)
                 return Ticket(f"{name_of(array)}_{index}", array_id and f"{array_id}_{index}", array)

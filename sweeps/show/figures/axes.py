@@ -16,7 +16,8 @@ MOST_TICKS = 12
 NONE = "none"  # label where a trial lacks the parameter
 _NONE_POSITION = -1 / 8
 _GAP = 0.045  # smallest distance of two labels
-_LARGEST, _SMALLEST = 1e300, 1e-300  # because larger numbers differ by inf, and fractions of smaller ones are 0
+_LARGEST = 1e300  # because larger numbers differ by inf, and fractions of smaller ones are 0
+_SMALLEST = 1e-300
 _INTERVAL = re.compile(r"(log )?interval\((\S+), (\S+)\)")
 
 
@@ -54,7 +55,8 @@ class Axis:
         return _category(value) if self.categories else self.number_label(float(value))
 
     def number_at(self, position: float) -> float:
-        low, high = self._scale(self.low), self._scale(self.high)
+        low = self._scale(self.low)
+        high = self._scale(self.high)
         scaled = low + position * (high - low)
         return 10**scaled if self.log else scaled
 
@@ -80,7 +82,8 @@ class Axis:
         if are_typed and len(self.numbers) <= MOST_TICKS and {self.low, self.high} <= {*self.numbers}:
             return [*self.numbers]
         if self.log:
-            first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
+            first = math.ceil(math.log10(self.low))
+            last = math.floor(math.log10(self.high))
             powers = [10.0**power for power in range(first, last + 1, math.ceil((last - first + 1) / MOST_TICKS) or 1)]
             gap = max(0.3, math.log10(self.high / self.low) / 20)  # decades between two labels
             powers = [power for power in powers if self.floor is None or math.log10(power / self.floor) > gap]

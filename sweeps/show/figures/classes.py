@@ -30,7 +30,8 @@ def score_classes(confusion: Confusion) -> list[ClassScores]:
     """Return the scores of each class, as sklearn.metrics.precision_recall_fscore_support with zero_division=0."""
     scores = []
     for i, name in enumerate(confusion.classes):
-        right, examples = confusion.matrix[i][i], sum(confusion.matrix[i])
+        right = confusion.matrix[i][i]
+        examples = sum(confusion.matrix[i])
         predicted = sum(row[i] for row in confusion.matrix)
         precision, recall, f1 = (right / (count or 1) for count in (predicted, examples, (predicted + examples) / 2))
         scores.append(ClassScores(name, precision, recall, f1, examples))

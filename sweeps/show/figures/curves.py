@@ -17,7 +17,9 @@ from sweeps.show.scales import Scale, scale_of
 from sweeps.show.trials import Curve, Curves
 
 CURVES = "Learning curves"
-STEP, SECONDS, EPOCH = "step", "seconds", "epoch"
+STEP = "step"
+SECONDS = "seconds"
+EPOCH = "epoch"
 _MOST_CURVES = 60
 _MOST_IN_LEGEND = 10
 _MOST_FACETS = 50

@@ -24,7 +24,8 @@ Figure = dict[str, Any]
 Trace = dict[str, Any]
 Figures = dict[str, Figure]
 
-MOST_LINES, MOST_POINTS = 300, 1500
+MOST_LINES = 300
+MOST_POINTS = 1500
 _HOVER = "%{text}<extra></extra>"  # page.js fills in the text
 _STRIP = 0.1  # height of the strip of trials without a value, as a fraction of the figure
 MARKS: dict[str, dict[str, Any]] = {

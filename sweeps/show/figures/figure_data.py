@@ -115,7 +115,8 @@ class FigureData:
         values = [value for value in self.values.values() if value is not None]
         if len(self._best_first) < 5 or self.scale.log:
             return None
-        best, worst = self._best_first[0], min(values) if self.maximize else max(values)
+        best = self._best_first[0]
+        worst = min(values) if self.maximize else max(values)
         spread = self._ninth_decile - best
         return best + 2 * spread if abs(worst - best) > 4 * abs(spread) > 0 else None
 

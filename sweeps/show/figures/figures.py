@@ -34,7 +34,8 @@ def build_plotly_figures(study: StudySnapshot) -> "dict[str, PlotlyFigure]":
     """Return the study's figures by title, in light colours, for notebooks."""
     from plotly import graph_objects as go
 
-    files, palette = TrialFiles(study.objective), theme.colors(dark=False)
+    files = TrialFiles(study.objective)
+    palette = theme.colors(dark=False)
     by_number = {trial.number: trial for trial in study.rows}
     files.look(Findings(study))
     plots = {}

@@ -94,7 +94,8 @@ def _contours(source: FigureData, done: Sequence[TrialRecord], across: Axis, up:
         return []
     import numpy as np
 
-    trials, side = done[-200:], np.linspace(0, 1, 30)
+    trials = done[-200:]
+    side = np.linspace(0, 1, 30)
     x, y = (np.array([axis.position(trial.params[axis.name]) for trial in trials]) for axis in (across, up))
     width = max(0.07, 0.35 * len(trials) ** -0.5)
     gaps = (side[None, :, None] - x) ** 2 + (side[:, None, None] - y) ** 2  # up, across, trial
@@ -111,7 +112,8 @@ def _contours(source: FigureData, done: Sequence[TrialRecord], across: Axis, up:
 
 def front(source: FigureData) -> Figure | None:
     """Return the first two objectives of all trials with the Pareto front; None for a single objective."""
-    study, front_numbers = source.study, source.findings.front
+    study = source.study
+    front_numbers = source.findings.front
     if len(study.objective) < 2:
         return None
     raw = {trial.number: [value_of(trial, study, i) for i in (0, 1)] for trial in source.trials}

@@ -119,7 +119,8 @@ def _axis_line(i: int, axis: Axis) -> dict[str, Any]:
 
 def _frame(columns: Sequence[Axis]) -> dict[str, Any]:
     """Return the layout: the names of the axes on top, and room below for missing values."""
-    names, count = [axis_title(axis, 18) for axis in columns], len(columns)
+    names = [axis_title(axis, 18) for axis in columns]
+    count = len(columns)
     is_tilted = count > 7 or max(map(len, names)) * count > 110
     xaxis: dict[str, Any] = {"tickvals": [*range(count)], "ticktext": names, "range": [-0.02, count - 0.98]}
     xaxis |= {"side": "top", "tickangle": -20 if is_tilted else 0, "showgrid": False, "fixedrange": True}

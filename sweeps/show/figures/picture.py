@@ -56,7 +56,9 @@ def write_figures(
     """
     import matplotlib as mpl
 
-    files, paths, problems = TrialFiles(findings.study.objective), list[Path](), list[str]()
+    files = TrialFiles(findings.study.objective)
+    paths = list[Path]()
+    problems = list[str]()
     files.look(findings)
     source = FigureData(findings, files.curves(), files.usage(), files.seconds())
     choice.check(source)
@@ -122,7 +124,8 @@ def _render(figure: Figure, size_in: tuple[float, float], file_format: str) -> b
 
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # because it warns of a read-only home folder
     colored = theme.apply_colors({key: figure[key] for key in ("data", "layout")}, theme.colors(dark=False))
-    layout, content = colored["layout"], io.BytesIO()
+    layout = colored["layout"]
+    content = io.BytesIO()
     with mpl.rc_context(_SETTINGS):
         axes = (canvas := Canvas(size_in, layout="constrained")).subplots()
         for name in "xy":
@@ -159,7 +162,8 @@ def _add_scatter(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> No
     x, y = ([plain(value) if isinstance(value, str) else _bounded(value) for value in trace[name]] for name in "xy")
     on_axis = {"transform": axes.get_xaxis_transform(), "clip_on": False} if trace.get("yaxis") == "y2" else {}
     if "lines" in trace["mode"] and trace["line"].get("width") != 0:
-        line, steps = trace["line"], "steps-post" if trace["line"].get("shape") == "hv" else "default"
+        line = trace["line"]
+        steps = "steps-post" if trace["line"].get("shape") == "hv" else "default"
         style = {"color": line["color"], "linestyle": _LINES[line.get("dash", "solid")], "drawstyle": steps}
         style |= {"label": plain(trace["name"])} if "name" in trace and trace.get("showlegend", True) else {}
         axes.plot(x, y, alpha=trace.get("opacity"), **style)
@@ -235,7 +239,8 @@ def _add_color_bar(axes: Any, colors: Any, layout: dict[str, Any]) -> None:
     bar = layout.get("coloraxis", {}).get("colorbar", {})
     drawn = axes.figure.colorbar(colors, label=plain(bar.get("title", {}).get("text", "")).strip())
     if "tickvals" in bar:
-        low, high = drawn.vmin, drawn.vmax
+        low = drawn.vmin
+        high = drawn.vmax
         ticks = [pair for pair in zip(bar["tickvals"], bar["ticktext"], strict=True) if low <= pair[0] <= high]
         drawn.set_ticks([place for place, _ in ticks], labels=[plain(label) for _, label in ticks])
 

@@ -131,7 +131,8 @@ def part_labels(axes: Any, layout: dict[str, Any]) -> None:
 def _overlapping(labels: Sequence[Any], name: str) -> list[Any]:
     """Return the labels of an axis that overlap one before."""
     boxes = [(label, label.get_window_extent()) for label in labels if label.get_visible() and label.get_text()]
-    low, high = (f"{name}0", f"{name}1")
+    low = f"{name}0"
+    high = f"{name}1"
     overlapping: list[Any] = []
     end = -math.inf
     for label, box in sorted(boxes, key=lambda pair: getattr(pair[1], low)):

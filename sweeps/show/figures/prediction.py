@@ -105,10 +105,12 @@ def predict_time_to_stable(series: Series, count: float) -> Forecast | None:
 
 def find_doubts(series: Series, count: int) -> list[str]:
     """Return reasons not to trust the forecasts for a count."""
-    counts, epoch_time = series.counts, predict_epoch_time(series, count)
+    counts = series.counts
+    epoch_time = predict_epoch_time(series, count)
     if epoch_time is None:
         return ["one count is not enough: measure a second"]
-    largest, per_node = counts[-1].count, max(c.count // c.nodes for c in counts)
+    largest = counts[-1].count
+    per_node = max(c.count // c.nodes for c in counts)
     capacity = per_node * max(c.nodes for c in counts)
     noise = max(c.noise for c in counts)
     effect = max(c.epoch_s for c in counts) / min(c.epoch_s for c in counts) - 1

@@ -20,7 +20,8 @@ def timeline(source: FigureData) -> Figure | None:
     pairs = sorted(pairs, key=_start)[-drawing.MOST_POINTS :]
     if len(pairs) < 2 or source.study.all_failed:
         return None
-    first, last = _start(pairs[0]), max(attempt.ended_at for _, attempt in pairs)
+    first = _start(pairs[0])
+    last = max(attempt.ended_at for _, attempt in pairs)
     unit = next((name for name, size_s in _UNITS.items() if last - first <= _MOST_UNITS * size_s), "h")
     bars: dict[str, list[tuple[float, float, int, int]]] = {}
     for (trial, attempt), slot in zip(pairs, _slots(pairs), strict=True):

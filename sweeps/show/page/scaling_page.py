@@ -60,7 +60,8 @@ def words(scaling: Scaling) -> list[Paragraph]:
     """Return sentences about the speed-up of the largest count, and the best count for the target."""
     paragraphs = []
     for series in scaling.series:
-        first, last = series.counts[0], series.counts[-1]
+        first = series.counts[0]
+        last = series.counts[-1]
         times = f"{last.speed_up:.2f} times as fast as {scaling.label(first, with_unit=False)}"
         sentences = [f"{scaling.label(last)}: {times}, {last.efficiency:.0%} of ideal."] if first is not last else []
         sentences += _by_images(scaling, first, last)
@@ -163,7 +164,8 @@ def _by_count(scaling: Scaling, title: str, value: Callable[[Count], float | Non
         counts = [count for count in series.counts if value(count) is not None]
         line = drawing.series_line(i)
         hover = {"text": [scaling.label(count) for count in counts], "hovertemplate": _HOVER}
-        x, y = [count.count for count in counts], [value(count) for count in counts]
+        x = [count.count for count in counts]
+        y = [value(count) for count in counts]
         data.append(scatter("lines+markers", x, y, name=series.name or title, line=line, marker={"size": 7}, **hover))
     ticks = sorted({x for trace in data for x in trace["x"]})
     if len(ticks) < 2:
@@ -179,7 +181,9 @@ _HOVER = "%{text}: %{y:.4g}<extra>%{fullData.name}</extra>"
 
 def _traces(scaling: Scaling, series: Series, i: int, ends: list[int]) -> list[Trace]:
     """Return points for the measured counts, a dashed line for the forecast, and a band for its interval."""
-    counts, first, color = series.counts, series.counts[0], f"--series-{i % theme.SERIES}"
+    counts = series.counts
+    first = series.counts[0]
+    color = f"--series-{i % theme.SERIES}"
     scale = first.epoch_s * first.count / ends[0]
     symbols = [_SYMBOLS[min((count.nodes - 1).bit_length(), len(_SYMBOLS) - 1)] for count in counts]
     marks = scatter(
@@ -220,7 +224,8 @@ def _to_target(scaling: Scaling, series: Series) -> list[str]:
     fastest_s = cheapest_s
     for more_hours, seconds, count in dearer:
         if seconds < fastest_s:
-            fastest_s, saved = seconds, duration(cheapest_s - seconds)
+            fastest_s = seconds
+            saved = duration(cheapest_s - seconds)
             label = scaling.label(count, with_unit=False)
             choices.append(f"{label} would save {saved} and cost {more_hours / hours - 1:.0%} more")
     rank = "Cheapest" if len(choices) > 1 else "Fastest and cheapest" if dearer else "The only count"

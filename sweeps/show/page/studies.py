@@ -217,7 +217,9 @@ class Comparison:
     @property
     def words(self) -> str:
         """Return the better study, or that the two are not significantly different; the first minus the second."""
-        first, second, gap = self.first, self.second, self.difference
+        first = self.first
+        second = self.second
+        gap = self.difference
         if self.p < 1 - LEVEL and (gap.mean > 0) != (first.study.directions[0] == "maximize"):
             first, second, gap = second, first, Difference(-gap.mean, -gap.high, -gap.low, gap.p)
         alone, corrected = (" of this pair alone", " (Holm)") if self.pairs > 1 else ("", "")

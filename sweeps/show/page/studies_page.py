@@ -80,7 +80,8 @@ def _make_figure(studies: Sequence[ComparedStudy], data: Sequence[Trace], x: str
 
 def _best_so_far(studies: Sequence[ComparedStudy], by_time: bool) -> Figure:
     """Return the best objective so far by the number of ended trials, or by the training of all of them."""
-    data, longest_s = [], max(study.findings.costs["all"].get("seconds/training", 0.0) for study in studies)
+    data = []
+    longest_s = max(study.findings.costs["all"].get("seconds/training", 0.0) for study in studies)
     unit, unit_s = ("h", 3600) if longest_s >= 7200 else ("min", 60) if longest_s >= 120 else ("s", 1)
     for number, study in enumerate(studies):
         ended = [trial for trial in study.study.rows if trial.attempts and trial.state.is_over]
@@ -105,7 +106,8 @@ def _curves(studies: Sequence[ComparedStudy]) -> Figure | None:
     for study in studies:
         files = TrialFiles(study.study.objective)
         curves.append([files.curves_of(trial) for trial in study.best_trials])
-    metric, data = curve_metric(studies[0].study, dict(enumerate(chain(*curves)))), list[Trace]()
+    metric = curve_metric(studies[0].study, dict(enumerate(chain(*curves))))
+    data = list[Trace]()
     for number, study in enumerate(studies):
         reported = [by_name[metric] for by_name in curves[number] if metric in by_name]
         for i, (steps, values) in enumerate(reported):

@@ -41,7 +41,8 @@ class _Cell:
         if not self.half:
             return f"{text(self.value)}{sign}0"
         digits = max(0, 1 - math.floor(math.log10(self.half)))
-        low, high = self.value - self.half, self.value + self.half
+        low = self.value - self.half
+        high = self.value + self.half
         if self.is_fraction and (low < 0 or high > 1):
             return f"{self.value:.{digits}f} ({max(0.0, low):.{digits}f} to {min(1.0, high):.{digits}f})"
         return f"{self.value:.{digits}f}{sign}{self.half:.{digits}f}"

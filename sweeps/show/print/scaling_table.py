@@ -23,7 +23,9 @@ from sweeps.show.scaling import (
     parse_size,
 )
 
-_TOTAL_TIME, _ACCURACY, _EPOCHS = "total_time", "accuracy", "epochs"
+_TOTAL_TIME = "total_time"
+_ACCURACY = "accuracy"
+_EPOCHS = "epochs"
 _EXAMPLES = "examples"
 _OPTIONAL = (SPEED, _ACCURACY, _EPOCHS, EPOCHS_TO_STABLE, _EXAMPLES)
 _NUMBERS = (*COUNTED, EPOCH_TIME, _TOTAL_TIME, *_OPTIONAL)
@@ -71,10 +73,13 @@ def _sample(cells: dict[str, str], names: Sequence[str], where: str) -> Sample:
     numbers = {name: _number(name, cells[name], where) for name in columns}
     size = parse_size({name: int(numbers[name]) for name in COUNTED if name in numbers})
     assert size
-    epochs, accuracy, total_s = numbers.get(_EPOCHS), numbers.get(_ACCURACY), numbers.get(_TOTAL_TIME)
+    epochs = numbers.get(_EPOCHS)
+    accuracy = numbers.get(_ACCURACY)
+    total_s = numbers.get(_TOTAL_TIME)
     epoch_s = numbers.get(EPOCH_TIME) or (total_s or 0.0) / (epochs or 1)
     total_s = total_s or (epochs and epochs * epoch_s)
-    to_stable, examples = numbers.get(EPOCHS_TO_STABLE), numbers.get(_EXAMPLES)
+    to_stable = numbers.get(EPOCHS_TO_STABLE)
+    examples = numbers.get(_EXAMPLES)
     has_epochs = EPOCH_TIME in numbers or epochs
     return Sample(
         count=size[0],
@@ -91,7 +96,8 @@ def _sample(cells: dict[str, str], names: Sequence[str], where: str) -> Sample:
 
 
 def _number(name: str, cell: str, where: str) -> float:
-    is_whole, least = name in (*COUNTED, _EPOCHS), -_MOST if name == _ACCURACY else 0
+    is_whole = name in (*COUNTED, _EPOCHS)
+    least = -_MOST if name == _ACCURACY else 0
     try:
         value = float(cell)
         if (1 <= value <= 1e6 and value == int(value)) if is_whole else least < value <= _MOST:

@@ -91,7 +91,8 @@ class View:
     def closing(self, study: StudySnapshot | Findings, dashboard: str = "") -> None:
         """Print the best trials, the errors, and the paths of the results."""
         findings = findings_of(study)
-        study, parts = findings.study, configurations.build_parts(findings, most=10)
+        study = findings.study
+        parts = configurations.build_parts(findings, most=10)
         for part in parts:
             self.show(part)
         if findings.top and not parts:
@@ -100,7 +101,8 @@ class View:
         if findings.front:
             self.say(f"Pareto front: {counted(len(findings.front), 'trial')}")
         for trials in by_failure_signature(study.bad()):
-            first, numbers = trials[0], [trial.number for trial in trials]
+            first = trials[0]
+            numbers = [trial.number for trial in trials]
             log = f"   log: {relative_path(path)}" if (path := _log_of(first)) else ""
             # Because SLURM's answer was printed when it came, and no log shows more of it.
             is_repeated = first.state is State.REFUSED and first.failure_signature in self._first_failures
@@ -179,7 +181,8 @@ class View:
         self._outages = outages
 
     def _picture(self, study: StudySnapshot, notes: list[str]) -> Group:
-        ended, pruned = study.over(), study.count(State.PRUNED, State.INFEASIBLE)
+        ended = study.over()
+        pruned = study.count(State.PRUNED, State.INFEASIBLE)
         bad = sum(trial.state.has_failed for trial in study.rows)
         running = [trial for trial in study.rows if trial.state is State.RUNNING]
         counts = Text.assemble(
@@ -227,7 +230,9 @@ def _build_table(rows: Sequence[Sequence[str]], width: int, first: JustifyMethod
         table.add_row(*map(Text, cells))  # as Text, because brackets would be markup: model.act=[relu]
     columns = list(zip(*rows, strict=True))
     if sum(max(map(cell_len, column)) + 3 for column in columns) + 1 > width:
-        table.box, table.show_edge, table.padding = SIMPLE_HEAD, False, (0, 1, 0, 0)
+        table.box = SIMPLE_HEAD
+        table.show_edge = False
+        table.padding = (0, 1, 0, 0)
         widths = [max(cell_len(word) for cell in column for word in cell.split(" ")) for column in columns]
         left = width - sum(widths) - 2 * len(widths)
         for column, least, (_, *cells) in zip(table.columns, widths, columns, strict=True):
@@ -293,5 +298,6 @@ def cost(requests: Sequence[Request]) -> str:
     hours = [(request.gpus, request.timeout_min / 60) for request in requests if request.timeout_min is not None]
     if len(hours) < len(requests):
         return "Without a timeout the cost has no limit. Set a timeout: hydra.launcher.timeout_min=30"
-    trial_hours, gpu_hours = sum(h for _, h in hours), sum(gpus * h for gpus, h in hours)
+    trial_hours = sum(h for _, h in hours)
+    gpu_hours = sum(gpus * h for gpus, h in hours)
     return f"At most {trial_hours:.4g} trial-hours and {gpu_hours:.4g} GPU-hours, if every trial runs into its timeout"

@@ -37,8 +37,10 @@ class LivePage:
     _importance: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.files, now = TrialFiles(self.study.objective), self.clock()
-        self._next_page_at, self._importance_from = now + _FIRST_S, now + _IMPORTANCE_FROM_S
+        self.files = TrialFiles(self.study.objective)
+        now = self.clock()
+        self._next_page_at = now + _FIRST_S
+        self._importance_from = now + _IMPORTANCE_FROM_S
 
     def tick(self) -> None:
         """Write the page if it is due. Never raises, because a page must not end a study."""

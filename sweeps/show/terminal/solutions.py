@@ -15,7 +15,8 @@ FILE = "optimization_results.yaml"
 def write(study: StudySnapshot | Findings) -> None:
     """Write the best trial, the best configuration with its mean, or the Pareto front; nothing without results."""
     findings = findings_of(study)
-    answer, content = findings.answer, dict[str, Any](name="optuna")
+    answer = findings.answer
+    content = dict[str, Any](name="optuna")
     if answer.best_trial is None:
         return
     if len(findings.study.directions) > 1:

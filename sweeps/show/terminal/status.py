@@ -22,7 +22,8 @@ _QUEUED = {State.QUEUED, State.REFUSED, State.CANCELLED}
 
 def show_status(study: StudySnapshot, driver: str, next_driver: str, jobs: str, dashboard: str) -> None:
     """Print the state of a study. `jobs` describes its SLURM jobs; both drivers are empty if there is none."""
-    view, status = View(), driver_status.read(study.folder)
+    view = View()
+    status = driver_status.read(study.folder)
     if not driver and not jobs:  # because a trial without a driver and a job does not run
         study = replace(
             study, rows=[replace(t, state=State.QUEUED) if t.state is State.RUNNING else t for t in study.rows]

@@ -27,7 +27,10 @@ from sweeps.base.files import CorruptFile, open_regular, quarantine, read_json, 
 from sweeps.base.secrets import without_password
 from sweeps.trial.run.copies import Copies
 
-RECORD, DIFF, PACKAGES, SOURCE = "code.json", "diff.patch", "packages.txt", ".source"
+RECORD = "code.json"
+DIFF = "diff.patch"
+PACKAGES = "packages.txt"
+SOURCE = ".source"
 _MOST_FILES = 2000
 _MOST_MB = 20.0
 _GIT_S = 5.0
@@ -55,16 +58,20 @@ def keep(study: Path, task_function: Any, extend: bool, resume: str) -> tuple[Co
     Returns the copies for the trials, and a note if the saved code was damaged or no code can be saved. `resume` is the
     command that resumes the study. Raises UserError if the app's code has changed, unless `extend` saves it too.
     """
-    folder, file, note = study / "code", _file_of(task_function), ""
+    folder = study / "code"
+    file = _file_of(task_function)
+    note = ""
     number = max((int(path.name) for path in folder.glob("[0-9]*") if path.name.isdecimal()), default=0)
     try:
         code = _read(folder / str(number) / RECORD) if number else None
     except CorruptFile as error:
         old = quarantine(folder / str(number))
         note = f"{error}. The app's present code is saved instead (old folder: {old.name})"
-        number, code = number - 1, None
+        number = number - 1
+        code = None
     if code and file:
-        top, copies = file.parents[code.app.count("/")], folder / str(number) / SOURCE
+        top = file.parents[code.app.count("/")]
+        copies = folder / str(number) / SOURCE
         changed = _refuse_changed(study, code, top, copies, extend, resume)
         code = None if changed else code
     if code is None:
@@ -134,15 +141,18 @@ def take(file: Path | None) -> tuple[Code, Path, str]:
             answers = {name: _git(tree, *words) for name, words in _GIT_COMMANDS.items()}
         except (OSError, subprocess.SubprocessError) as error:
             trouble = f"git: {getattr(error, 'stderr', '') or error}".strip()
-    top, paths = tree or file.parent, answers["modules"].split("\0")
+    top = tree or file.parent
+    paths = answers["modules"].split("\0")
     if file.relative_to(top).as_posix() not in paths:  # because there is no git, or git ignores the app
         top = file.parent
         paths = list(_walk(top))
     paths = sorted(path for path in set(paths) if path and _is_ours(top / path, top, file.parent))
     if len(paths) > _MOST_FILES or sum((top / path).stat().st_size for path in paths) > _MOST_MB * 1e6:
-        paths, trouble = [], f"its folder has more than {_MOST_FILES} modules or {_MOST_MB:g} MB of modules"
+        paths = []
+        trouble = f"its folder has more than {_MOST_FILES} modules or {_MOST_MB:g} MB of modules"
     digests = {path: _digest(top / path) for path in paths}
-    app, diff = file.relative_to(top).as_posix(), without_password(answers["diff"])
+    app = file.relative_to(top).as_posix()
+    diff = without_password(answers["diff"])
     return Code(app, digests, answers["commit"].strip(), trouble), top, diff
 
 

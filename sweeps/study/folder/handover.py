@@ -55,7 +55,8 @@ def _refuse_living_jobs(study: StudySnapshot, attempts: Mapping[int, AttemptFold
         return
     number, job = next(iter(jobs.items()))
     more = f" (and {len(jobs) - 1} more)" if len(jobs) > 1 else ""
-    status, stop = driver_status.read(study.folder), sweeps_line("stop", study.folder)
+    status = driver_status.read(study.folder)
+    stop = sweeps_line("stop", study.folder)
     resume = f"Resume with that launcher: {status.command}\n" if status and status.command else ""
     raise UserError(
         f"trial {number}{more} still runs in SLURM job {job}, which another launcher submitted.\n"

@@ -20,7 +20,9 @@ class Places:
     """The folders of a study's trials."""
 
     def __init__(self, study: Path, record: Record, print_line: Callable[[str], None]) -> None:
-        self._study, self._record, self._print_line = study, record, print_line
+        self._study = study
+        self._record = record
+        self._print_line = print_line
         self._numbers: dict[Path, int] = {}  # numbers of the trials that this driver placed, by folder
         self._has_said = False
 

@@ -165,7 +165,8 @@ def refuse_conflicts(hydra: DictConfig) -> None:
 def _check_ranks(config: DictConfig, launcher: DictConfig) -> None:
     """Raise UserError if the launcher would start other processes than the app's keys for nodes and ranks ask for."""
     for setting, key in _process_keys().items():
-        count, launched = _count(config, key), launcher.get(setting)
+        count = _count(config, key)
+        launched = launcher.get(setting)
         if count is None or launched == count:
             continue
         name = source(config, key)
@@ -181,7 +182,8 @@ def _check_ranks(config: DictConfig, launcher: DictConfig) -> None:
 def _refuse_other_gpus(config: DictConfig, launcher: DictConfig) -> None:
     """Raise UserError if the launcher would request other GPUs than the app's key for GPUs asks for."""
     key = by_default("launcher/local", "gpus_per_node")
-    count, launched = _count(config, key), launcher.get("gpus_per_node")
+    count = _count(config, key)
+    launched = launcher.get("gpus_per_node")
     if None not in (count, launched) and count != launched:
         raise UserError(
             f"hydra.launcher.gpus_per_node={launched} and {key}={count} conflict.\n"

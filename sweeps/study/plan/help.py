@@ -81,7 +81,8 @@ def _typed(config: DictConfig, node: DictConfig, group: str, name: str) -> str:
     """Return a setting as one types it, by the app's own key if it follows one. The environment is not resolved."""
     if f"hydra/{group}/{name}" in config.hydra.runtime.choices:
         return f"hydra/{group}/{name}={config.hydra.runtime.choices[f'hydra/{group}/{name}']}"
-    key, value = f"hydra.{group}.{name}", written(node, name)
+    key = f"hydra.{group}.{name}"
+    value = written(node, name)
     if app_key := followed(value):
         value = None  # unless the app has the key
         with suppress(KeyError):

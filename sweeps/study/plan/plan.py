@@ -68,10 +68,12 @@ class Plan:
 
     def preview(self, name: str, task_function: TaskFunction) -> None:
         """Print the planned trials, their cost, and what would be submitted. Raises UserError on a refusal."""
-        view, choosing = View(), self.choosing
+        view = View()
+        choosing = self.choosing
         typed = define(name, self.settings, choosing.space, self.config, choosing.planned, choosing.size)
         view.say(check_existing(self.folder, typed, self.settings.extend, task_function))
-        planned, checked = len(self.requests), "all composed and checked"
+        planned = len(self.requests)
+        checked = "all composed and checked"
         if is_grid(self.settings) and self.checked < planned:
             checked = f"{self.checked} of them composed and checked; the study itself checks all first"
         view.say(f"{counted(planned, 'trial')}, {checked}; none was started")
@@ -91,7 +93,8 @@ class Plan:
 
 def make(app: App, settings: SweeperConf, name: str, folder: Path, launcher: Launcher, typed: Sequence[str]) -> Plan:
     """Return the plan of the typed study. Raises UserError if a setting or a trial is wrong."""
-    config, is_new = app.config, not (folder / "study.json").exists()
+    config = app.config
+    is_new = not (folder / "study.json").exists()
     words = [*typed_words(config.hydra, "hydra"), *typed]
     refuse_typed(OmegaConf.to_container(config, resolve=False))
     notify.check(config)
@@ -190,7 +193,9 @@ def _check_points(
     Checks every point of a new grid. Of a search, a study that exists, or the preview of a large grid, it checks the
     corners of the space. Raises UserError if a point is wrong, and Infeasible if a new study has no feasible point.
     """
-    space, seeds, grid = choosing.space, choosing.seeds, is_grid(settings)
+    space = choosing.space
+    seeds = choosing.seeds
+    grid = is_grid(settings)
     whole_grid = grid and (is_new or settings.preview)
     is_sampled = whole_grid and settings.preview and choosing.planned > _MOST_PREVIEWED
     seed: Point = {**seeds.first} or dict.fromkeys([settings.seed_key] * bool(seeds.fresh), 0)
@@ -251,9 +256,12 @@ def _describe_seeds(settings: SweeperConf, seeds: Seeds) -> Iterator[str]:
         values = ",".join(map(str, seeds.repeated))
         yield f"each configuration runs {settings.repeats} times, with {settings.seed_key}={values}{counts}"
     if settings.final_race:
-        fresh, best, until = seeds.of_race(settings.final_race), "configuration runs", ""
+        fresh = seeds.of_race(settings.final_race)
+        best = "configuration runs"
+        until = ""
         if settings.final_race > 1:
-            best, until = f"{settings.final_race} configurations run", ", until a test separates them"
+            best = f"{settings.final_race} configurations run"
+            until = ", until a test separates them"
         yield f"after all other trials the best {best} with {settings.seed_key}={fresh[0]} to {fresh[-1]}{until}"
 
 
@@ -267,7 +275,8 @@ def _likely_mistakes(settings: SweeperConf, space: SearchSpace, words: Sequence[
         ]
         if unordered:
             yield f"hydra/sweeper/sampler=cmaes models numbers only: it samples {', '.join(unordered)} at random"
-    target, name = settings.target, settings.objectives[0]
+    target = settings.target
+    name = settings.objectives[0]
     if target is not None and name.endswith("accuracy") and 1 < target <= 100:
         yield f"hydra.sweeper.target={target:g} is out of reach if {name} is a fraction of 1: use {target / 100:g}"
     yield from _ranges_of_one(words)

@@ -36,7 +36,8 @@ def _resolve(launcher: DictConfig) -> None:
 
 def announce(points: Iterable[Point], count: int) -> Iterator[Point]:
     """Yield points that are checked one by one. Once that has taken a second, print how long `count` points take."""
-    began_at, is_announced = time.monotonic(), False
+    began_at = time.monotonic()
+    is_announced = False
     for done, point in enumerate(points):
         if done == 1:
             began_at = time.monotonic()  # because the first check imports and reads what the others use again
@@ -52,7 +53,9 @@ class Points:
     """Composes the points of one study, and checks each point once."""
 
     def __init__(self, composer: Composer, space: SearchSpace, launcher: TrialLauncher) -> None:
-        self._composer, self._space, self._launcher = composer, space, launcher
+        self._composer = composer
+        self._space = space
+        self._launcher = launcher
         self._checked: dict[str, Request | str] = {}  # requests, or why a point is infeasible, by canonical text
 
     def compose(self, point: Point, number: int = 0) -> DictConfig:

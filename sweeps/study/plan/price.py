@@ -32,7 +32,8 @@ def measured_price(requests: Sequence[Request], settings: SweeperConf, folder: P
         fmean(hours[request.gpus]) * (request.gpus if uses_gpus else request.cores or request.ranks)
         for request in requests
     ]
-    unit, count = "GPU-hours" if uses_gpus else "CPU core-hours", sum(map(len, hours.values()))
+    unit = "GPU-hours" if uses_gpus else "CPU core-hours"
+    count = sum(map(len, hours.values()))
     source = f"{counted(count, 'completed trial')} of {', '.join(study.name for study in studies)}"
     price = fmean(prices) * left
     return f"About {price:.3g} {unit} left, for {counted(left, 'trial')}: measured in {source}"

@@ -181,7 +181,8 @@ def _refuse_impossible(
     condition: Condition, names: Sequence[str], space: SearchSpace, composer: Composer, config: DictConfig
 ) -> None:
     """Raise UserError if no trial can have the key of a condition, or one of its values."""
-    key, prefix = condition.key, f"{CONDITIONS} has {condition}: {condition.key}"
+    key = condition.key
+    prefix = f"{CONDITIONS} has {condition}: {condition.key}"
     swept = [parameter for parameter in space.parameters if parameter.key == key]
     texts = [text_of(value) for parameter in swept if isinstance(parameter, Choice) for value in parameter.values]
     texts += composer.options(key)
@@ -228,7 +229,8 @@ def refuse_fractions(space: SearchSpace, points: Sequence[Point], check: Check) 
 
 def _fractions(interval: Interval) -> UserError:
     """Return the error of an interval of fractions for a key that needs a whole number."""
-    key, low = interval.key, math.ceil(interval.low)
+    key = interval.key
+    low = math.ceil(interval.low)
     whole = replace(interval, low=low, high=max(math.floor(interval.high), low + 1)).typed
     problem = f"{key}={interval.typed} has fractions, and {key} is a whole number"
     if interval.condition:
@@ -273,7 +275,9 @@ def _with_typed(error: UserError, space: SearchSpace) -> UserError:
         is_advised = advice and (advice[2] == f"+{key}" or text.startswith(f"'{key}' is not in"))
         if not advice or not is_advised:
             continue
-        problem, start, name = text[: advice.start()], advice[1], advice[2]
+        problem = text[: advice.start()]
+        start = advice[1]
+        name = advice[2]
         if key in chain(*space.listed):
             new = "To add a new key, type" if start.startswith("To") else "Type"
             return UserError(f"{problem}\n{new} in its place: {name}")

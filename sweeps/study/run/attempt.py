@@ -57,7 +57,8 @@ def may_resume(outcomes: list[Outcome], max_attempts: int, max_timeouts: int | N
 
 def give_up_reason(outcomes: list[Outcome]) -> str:
     """Return why a lost or timed out trial gets no further attempt, and which setting to raise."""
-    last, count = outcomes[-1], sum(outcome.state in RETRIED for outcome in outcomes)
+    last = outcomes[-1]
+    count = sum(outcome.state in RETRIED for outcome in outcomes)
     timeout = "hydra.launcher.timeout_min or " if last.state is State.TIMED_OUT else ""
     return f"{last.error}; given up after {counted(count, 'attempt')}. Raise {timeout}hydra.sweeper.max_attempts"
 

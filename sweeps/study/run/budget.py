@@ -40,14 +40,19 @@ class Budget:
 
         Results are what trials returned; with `repeats`, the mean of each configuration. The final race does not count.
         """
-        target, patience = self.settings.target, self.settings.patience
+        target = self.settings.target
+        patience = self.settings.patience
         if target is None and patience is None:
             return None
         sign = -1 if self.settings.directions[0] == "maximize" else 1
-        best_value, best_trial, count = math.inf, "", 0
+        best_value = math.inf
+        best_trial = ""
+        count = 0
         for _, value, trial in sorted(self._results(sign)):
             if value < best_value:
-                best_value, best_trial, count = value, trial, 0
+                best_value = value
+                best_trial = trial
+                count = 0
             else:
                 count += 1
             if best_trial and count == patience:
@@ -82,7 +87,8 @@ class Budget:
 
         Running attempts count with their predicted ends; queued attempts do not count.
         """
-        limit, gpu_limit = self.settings.max_hours, self.settings.max_gpu_hours
+        limit = self.settings.max_hours
+        gpu_limit = self.settings.max_gpu_hours
         if self.settings.budget_overrun or (limit is None and gpu_limit is None):
             return None
         hours = self._left_hours(attempt)
@@ -105,7 +111,8 @@ class Budget:
 
     def _results(self, sign: int) -> Iterator[tuple[float, float, str]]:
         """Yield when each result was complete (s), its value, and its trial. Less is better; a failure is inf."""
-        seed_key, repeats = self.settings.seed_key, self.settings.repeats
+        seed_key = self.settings.seed_key
+        repeats = self.settings.repeats
         trials = [trial for trial in self.study.rows if not trial.infeasible and not trial.race]
         groups = [[trial] for trial in trials]
         if repeats > 1:
@@ -132,7 +139,8 @@ class Budget:
         for attempt in running:
             begin = min(attempt.queued_at, attempt.started_at or attempt.queued_at)
             spans.append((begin, self.clock()))
-        total_s, until = 0.0, 0.0
+        total_s = 0.0
+        until = 0.0
         for begin, end in sorted(spans):
             total_s += max(0.0, end - max(begin, until))
             until = max(until, end)
@@ -166,15 +174,18 @@ def predict_seconds(point: Point, durations: Sequence[tuple[Point, float]]) -> f
         return None
     import numpy as np
 
-    points, logs = [params for params, _ in durations], np.log([seconds for _, seconds in durations])
+    points = [params for params, _ in durations]
+    logs = np.log([seconds for _, seconds in durations])
     keys = dict.fromkeys(key for params in points for key in params)
     columns = [column for key in keys for column in _columns(key, points)]
     if not columns:
         return float(np.exp(logs.mean()))
     table = np.array([[measure(params) for measure in columns] for params in [*points, point]])
-    mean, spread = table[:-1].mean(axis=0), table[:-1].std(axis=0)
+    mean = table[:-1].mean(axis=0)
+    spread = table[:-1].std(axis=0)
     table = (table - mean) / np.where(spread > 0, spread, np.inf)  # because a constant column predicts nothing
-    x, target = table[:-1], table[-1]
+    x = table[:-1]
+    target = table[-1]
     weights = np.linalg.solve(x.T @ x + _RIDGE * np.eye(len(columns)), x.T @ (logs - logs.mean()))
     return float(np.exp(logs.mean() + target @ weights))
 

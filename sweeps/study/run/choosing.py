@@ -41,7 +41,8 @@ class Choosing:
 
         Raises UserError if they cannot be built, the search space in code cannot be imported, or a setting is wrong.
         """
-        self._settings, self._config = settings, config
+        self._settings = settings
+        self._config = config
         self.is_grid = is_grid(settings)
         self.seeds = choose_seeds(settings, space, config)
         in_grid = self.is_grid and settings.repeats > 1
@@ -85,7 +86,8 @@ class Choosing:
         from sweeps.choose.sampler.encoding import Encoding
         from sweeps.choose.sampler.fed_study import FedStudy
 
-        settings, earlier = self._settings, self.earlier.trials
+        settings = self._settings
+        earlier = self.earlier.trials
         start: Sequence[Point] = [*self.space.points()] if self.is_grid else self.start
         limit = min(len(start), settings.max_grid_trials or len(start)) if self.is_grid else settings.n_trials or 0
         samplers = Samplers(
@@ -127,7 +129,8 @@ class Choosing:
 
     def choosers(self) -> list[Chooser]:
         """Return the choosers, in the order in which the loop asks them."""
-        settings, maximize = self._settings, self._settings.directions[0] == "maximize"
+        settings = self._settings
+        maximize = self._settings.directions[0] == "maximize"
         choosers: list[Chooser] = [Manual(self.seeds), Retries()]
         if self.seeds.first:
             choosers.append(Repeats(self.seeds))

@@ -68,14 +68,16 @@ class Driver:
         self._app = App(config, hydra_context, task_function)
         self._settings = settings = read(config.hydra.sweeper, SweeperConf)
         self._naming = name_study(config, settings)
-        self._name, self._folder = self._naming.name, self._naming.folder
+        self._name = self._naming.name
+        self._folder = self._naming.folder
         self._study = StudySnapshot(self._name, self._folder, settings.objectives, settings.directions, [])
         self._mirror: Mirror | None = None
         self._job: DriverJob | None = None  # the job that the driver runs in, or is going to run in
         self._ends = False  # whether the study ends with this driver, although it has a job
         self._is_left = False  # whether a command that widens the study drives it on
         self._notify_target = settings.notify
-        self._resume_line, self._signal = "", ""
+        self._resume_line = ""
+        self._signal = ""
         self.has_begun = False  # whether the loop was started
         self.exit_code = ExitCode.FINISHED  # after `run`
 
@@ -92,7 +94,8 @@ class Driver:
             plan.added.check()
         self._packed = pack_app(self._app.task_function, self._app.hydra_context)
         self._claim_folder()
-        keep, refused = True, False  # keep, because an unexpected error must not end jobs that run well elsewhere
+        keep = True  # keep, because an unexpected error must not end jobs that run well elsewhere
+        refused = False
         try:
             if self._job and not self._job.is_here:
                 record = self._open_record()  # because `status` reads it while the job is pending
@@ -135,7 +138,8 @@ class Driver:
     def _claim_folder(self) -> None:
         """Claim the study's folder, and write or check the study's definition and code."""
         try:
-            plan, choosing = self._plan, self._plan.choosing
+            plan = self._plan
+            choosing = self._plan.choosing
             typed = define(self._name, plan.settings, choosing.space, plan.config, choosing.planned, choosing.size)
             typed = replace(typed, sweep_dir=self._naming.sweep_dir)
             if plan.settings.extend and not (self._job and self._job.is_here):
@@ -154,7 +158,8 @@ class Driver:
 
     def _define_study(self, definition: Definition) -> None:
         """Write the study's definition and code, or check that an earlier command wrote the same."""
-        plan, folder = self._plan, self._folder
+        plan = self._plan
+        folder = self._folder
         if not (self._job and self._job.is_here):
             refuse_driver_job(folder)
         definition_note = write_or_check(folder, definition, extend := plan.settings.extend)
@@ -176,7 +181,8 @@ class Driver:
             return self._run_trials()
 
     def _run_trials(self) -> LoopEnd:
-        view, record = View(), self._open_record()
+        view = View()
+        record = self._open_record()
         refuse_running_elsewhere(self._study, self._plan.launcher)
         with view.live:
             tracker = open_tracker(self._settings, self._study)
@@ -187,7 +193,8 @@ class Driver:
             gc.freeze()  # because collecting all modules at exit takes most of a second
             self.has_begun = True
             loop.run()
-            stop, all_had_ended = loop.stop, not loop.starter.has_started
+            stop = loop.stop
+            all_had_ended = not loop.starter.has_started
             self._ends = not loop.interrupted or (self._folder / "stop").exists()
             end = LoopEnd(len(loop.running), stop.reason, stop.enough, loop.interrupted, loop.detach, all_had_ended)
             done_reason = end.enough.reason if end.enough and end.enough.reached_goal and not end.interrupted else ""
@@ -214,7 +221,9 @@ class Driver:
     def _make_loop(self, record: Record, view: View, tracker: "Tracker | None") -> Loop:
         from sweeps.show.terminal.live import LivePage  # late, because the launcher still imports TensorFlow meanwhile
 
-        plan, settings, launcher = self._plan, self._settings, self._plan.launcher
+        plan = self._plan
+        settings = self._settings
+        launcher = self._plan.launcher
         sharing = GpuSharing(launcher, view.say, record.study.rows)
         page = LivePage(self._study, partial(plan.choosing.importance, self._study))
         places = Places(self._folder, record, view.say)

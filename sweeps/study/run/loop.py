@@ -129,7 +129,8 @@ class Loop:
     def _submit(self) -> bool:
         """Submit the ready attempt. Return False if there is no room for it."""
         assert self._ready
-        attempt, number = self._ready, self._ready.trial.number
+        attempt = self._ready
+        number = self._ready.trial.number
         try:
             idle_slot_s = self.clock() - self._free_since[0] if self._free_since else 0.0
             attempt.make_folder(idle_slot_s, self.launcher.name)
@@ -141,7 +142,8 @@ class Loop:
             return False
         if self._free_since:
             self._free_since.popleft()
-        self._ready, self.running[number] = None, attempt
+        self._ready = None
+        self.running[number] = attempt
         return True
 
     def _release(self, number: int) -> None:
@@ -192,7 +194,8 @@ class Loop:
 
     def _observe(self, attempt: Attempt) -> None:
         """Read what the trial reported since the last look, and pass it to the pruner."""
-        number, folder = attempt.trial.number, attempt.job.attempt_folder
+        number = attempt.trial.number
+        folder = attempt.job.attempt_folder
         try:
             if attempt.started_at is None and (started_at := folder.began()) is not None:
                 attempt.started_at = started_at
@@ -275,7 +278,8 @@ class Loop:
         return f"it was interrupted ({self._signal.name})" if self._signal else self.stop_reason()
 
     def _interrupt(self, reason: str) -> None:
-        self.interrupted, self.stop.reason = True, reason
+        self.interrupted = True
+        self.stop.reason = reason
         killed = self._signal not in (None, signal.SIGINT)
         self.detach = self.launcher.keep_on_interrupt or (killed and self.launcher.survives)
         if self.detach:

@@ -18,7 +18,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.base.errors import UserError
 
-_COMMAND_S, _ANSWER_S = 60.0, 10.0
+_COMMAND_S = 60.0
+_ANSWER_S = 10.0
 _SETTING = "hydra.sweeper.notify"
 _EXAMPLES = (
     f"""Use a command, {_SETTING}='[mail,-s,"{{subject}}",me@example.org]', or {_SETTING}='${{oc.env:WEBHOOK}}'"""
@@ -105,7 +106,8 @@ class _NoRedirect(HTTPRedirectHandler):
 
 def _post(url: str, text: str) -> str:
     name = f"{_SETTING}: the webhook at {urlsplit(url).hostname}"
-    body, headers = json.dumps({"text": text}).encode(), {"Content-Type": "application/json"}
+    body = json.dumps({"text": text}).encode()
+    headers = {"Content-Type": "application/json"}
     try:
         with build_opener(_NoRedirect).open(Request(url, body, headers), timeout=_ANSWER_S):  # noqa: S310 - checked
             return ""

@@ -47,7 +47,9 @@ class Starter:
 
         Raises Interrupted, and records nothing, if `stop_reason` returns a reason during the choice.
         """
-        study, answer, messages = replace(self.record.study, enough=enough), Next(), list[str]()
+        study = replace(self.record.study, enough=enough)
+        answer = Next()
+        messages = list[str]()
         with interruptible(stop_reason):
             for chooser in self.choosers:
                 answer = chooser.next(study)

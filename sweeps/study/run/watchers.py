@@ -51,7 +51,8 @@ class Watchers:
             if watcher:
                 watcher.tick()
         self._warn_idle_gpus(study, running)
-        notes, problems = self.launcher.notes(), self._problems(running)
+        notes = self.launcher.notes()
+        problems = self._problems(running)
         self.view.tick(study, [*notes, *problems])
         words = tuple(map(str, notes)), tuple(map(str, problems))
         self._write(study, DriverStatus(len(running), full, stopped, *words, self.command))

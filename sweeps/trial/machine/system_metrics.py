@@ -73,7 +73,9 @@ def sampling(folder: TrialFolder, interval_s: float = 5.0, name: str = SYSTEM_ME
 
 def _sample(folder: TrialFolder, interval_s: float, name: str, ended: threading.Event) -> None:
     try:
-        usage, wait_s, last = _Usage(), min(1.0, interval_s), False
+        usage = _Usage()
+        wait_s = min(1.0, interval_s)
+        last = False
         if usage.gpu_model and name == SYSTEM_METRICS and (attempt := folder.newest()):  # the chief's
             facts.record(attempt, process={"gpu_model": usage.gpu_model})
         step = len(folder.read_metrics(name=name).values)  # because an earlier attempt may have written samples
@@ -81,7 +83,8 @@ def _sample(folder: TrialFolder, interval_s: float, name: str, ended: threading.
             last = ended.wait(wait_s)
             if not last or time.monotonic() - usage.since >= min(_MIN_INTERVAL_S, interval_s):
                 folder.append_metrics(MetricsLine(step, now(), usage.sample()), name)
-            step, wait_s = step + 1, interval_s
+            step = step + 1
+            wait_s = interval_s
     except (OSError, ValueError, psutil.Error) as error:
         print(f"No further system metrics: {error}", file=sys.stderr)
 
@@ -91,14 +94,17 @@ class _Usage:
 
     def __init__(self) -> None:
         self._process = psutil.Process()
-        self.since, self._cpu_s = time.monotonic(), sum(self._process.cpu_times()[:4])
+        self.since = time.monotonic()
+        self._cpu_s = sum(self._process.cpu_times()[:4])
         own = _own_gpus(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
         self.gpu_model = ", ".join(dict.fromkeys(name for _, name in own))  # "" without GPUs
         pairs = product(enumerate(own), (_READINGS if gpus.share() == 1 else _SHARED_READINGS).items())
         self._gpus = {f"{GPU}{i}_{name}": partial(read, gpu) for (i, (gpu, _)), (name, read) in pairs}
 
     def sample(self) -> dict[str, float]:
-        cpu_s, resident, values = 0.0, 0, dict[str, float]()
+        cpu_s = 0.0
+        resident = 0
+        values = dict[str, float]()
         for process in [self._process, *self._process.children(recursive=True)]:
             with suppress(psutil.NoSuchProcess):  # ended just now; its parent inherits its CPU time
                 cpu_s += sum(process.cpu_times()[:4])  # user and system time, its own and of children that ended
@@ -112,7 +118,8 @@ class _Usage:
                 del self._gpus[name]
         now = time.monotonic()
         busy = 100 * max(0.0, cpu_s - self._cpu_s) / (now - self.since)
-        self.since, self._cpu_s = now, cpu_s
+        self.since = now
+        self._cpu_s = cpu_s
         values[f"{CPU}{USE}"] = round(busy, 1)
         values["system/memory_usage_megabytes"] = round(resident / 1e6, 1)
         return values

@@ -30,10 +30,12 @@ def measure(nodes: Iterable[Sequence[MetricsLine]], since: float) -> Usage:
     gpu_percent: list[float] = []
     cores: list[float] = []
     for lines in nodes:
-        before, core_s = since, 0.0
+        before = since
+        core_s = 0.0
         on_node: dict[str, list[float]] = {}
         for line in (line for line in lines if line.time >= since):
-            elapsed_s, before = line.time - before, line.time
+            elapsed_s = line.time - before
+            before = line.time
             joules += [watts * elapsed_s for name, watts in line.metrics.items() if name.endswith(POWER)]
             core_s += line.metrics.get(f"{CPU}{USE}", 0.0) / 100 * elapsed_s
             peaks += [line.metrics[_MEMORY] / _GB] if _MEMORY in line.metrics else []

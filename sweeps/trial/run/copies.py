@@ -30,7 +30,8 @@ class _Finder(MetaPathFinder):
         self.copies = copies
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        last, top = name.rpartition(".")[2], self.copies.top
+        last = name.rpartition(".")[2]
+        top = self.copies.top
         for folder in map(os.path.realpath, sys.path if path is None else path):
             if not f"{folder}/".startswith(f"{top}/"):
                 continue

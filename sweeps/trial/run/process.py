@@ -201,7 +201,8 @@ def read_metrics(returned: Any, objective: Objective) -> dict[str, float]:
         raise MissingObjective(f"the task returned nothing; {EXPECTED_RETURN}")
     if isinstance(returned, dict):
         return as_numbers(returned)
-    values, names = returned if isinstance(returned, list | tuple) else [returned], objective.names
+    values = returned if isinstance(returned, list | tuple) else [returned]
+    names = objective.names
     if len(values) != len(names):
         raise MissingObjective(
             f"the task returned {len(values)} numbers for {len(names)} objectives ({', '.join(names)}); "

@@ -94,7 +94,8 @@ class Program:
         if self.module:
             spec = module.__spec__ = spec_from_file_location(self.module, self.file)
             assert spec is not None  # because only an unknown suffix has none
-            module.__package__, module.__loader__ = spec.parent, spec.loader
+            module.__package__ = spec.parent
+            module.__loader__ = spec.loader
             if spec.parent:
                 import_module(spec.parent)
         else:
@@ -208,7 +209,8 @@ def current_program() -> Program | None:
 
 
 def _read(module: ModuleType) -> Program | None:
-    file, spec = getattr(module, "__file__", None), getattr(module, "__spec__", None)
+    file = getattr(module, "__file__", None)
+    spec = getattr(module, "__spec__", None)
     line = _running_line(module)
     if not file or line is None:
         return None

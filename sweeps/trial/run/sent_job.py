@@ -29,7 +29,8 @@ class SentJob:
     @classmethod
     def of(cls, job: Job) -> "SentJob":
         """Return the job as it is sent."""
-        program, content = job.app.program, pack(replace(job, app=replace(job.app, program=None)))
+        program = job.app.program
+        content = pack(replace(job, app=replace(job.app, program=None)))
         return cls(job.number, job.attempt, job.folder, job.request, job.environment, program, content)
 
     @property

@@ -91,13 +91,15 @@ def _outcome_without_node(info: JobInfo, folder: Path, launcher: DictConfig | No
     if info.state == "FAILED" and (refusal := refusal_of_srun(lines)):
         return Outcome(State.REFUSED, f"{refusal}{advice_on_srun(launcher)} ({job})", request_refused=True)
     if info.state == "COMPLETED":
-        state, error = State.FAILED, "its process ended without a result"
+        state = State.FAILED
+        error = "its process ended without a result"
     elif task := next(filter(None, map(_TASK_ENDED.search, lines)), None):  # the first, because srun kills the others
         node, rank, message = task.groups()
         state, error = next(pair for start, pair in _TASK_STATES.items() if message.startswith(start))
         error = f"{error}, task {rank} on {node}: {message}"
     else:  # because the batch script and its srun died too
-        state, error = State.LOST, "its job was killed from outside"
+        state = State.LOST
+        error = "its job was killed from outside"
     return Outcome(state, f"{error} {source}")
 
 

@@ -177,7 +177,8 @@ class FollowedJobs:
 
     def final_info(self, job: FollowedJob) -> JobInfo | None:
         """Return SLURM's description of a job that is over; None while it is alive, or while its files may be late."""
-        info, now = job.info, time.monotonic()
+        info = job.info
+        now = time.monotonic()
         if info is None:
             return None
         if info.state in ENDED:

@@ -51,7 +51,8 @@ def failed_line(private: Path, launcher: DictConfig | None) -> str:
         return "a setup line failed"
     if not line.isdecimal():
         return f"{place} failed (status {status})" if place else f"a setup line failed (status {status})"
-    name, text = "a setup line", ""
+    name = "a setup line"
+    text = ""
     entry = entry_of(int(line), _entries(launcher, resolve=True))
     if entry is not None:
         typed = _entries(launcher, resolve=False)

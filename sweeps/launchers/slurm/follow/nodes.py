@@ -7,7 +7,8 @@ from typing import Any
 from sweeps.launchers.slurm import shell
 from sweeps.trial.nodes import UNPROVEN
 
-_MOST, _LARGEST_SHARE = 10, 0.25  # of the nodes; if more are bad, the fault is elsewhere
+_MOST = 10  # excluded nodes; if more are bad, the fault is elsewhere
+_LARGEST_SHARE = 0.25  # of the nodes
 _TIMEOUT_S = 5  # because the driver waits for the answer
 
 
@@ -28,7 +29,8 @@ class AvoidedNodes:
         if bad == self._bad:
             return
         lines = _answer("sinfo", "--noheader", "--Node", "--format=%N").splitlines()
-        self._bad, total = dict(bad), len({line for line in lines if line and not line.startswith("CLUSTER:")})
+        self._bad = dict(bad)
+        total = len({line for line in lines if line and not line.startswith("CLUSTER:")})
         most = min(_MOST, int(total * _LARGEST_SHARE))
         if len(bad) <= most:
             self._excluded = sorted(bad)

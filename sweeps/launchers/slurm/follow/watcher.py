@@ -11,7 +11,8 @@ from pathlib import Path
 from sweeps.launchers.slurm.follow.listing import ENDED, GONE, JobInfo, Listing
 from sweeps.launchers.slurm.queue import SlurmError, sacct, squeue
 
-_SLOWER, _SLOWEST = 2.0, 12.0  # factors of the time between queries, because sites forbid frequent polling
+_SLOWER = 2.0  # factors of the time between queries, because sites forbid frequent polling
+_SLOWEST = 12.0
 _ABSENT_S = 30.0
 _RUNAWAY_S = 300.0  # because the accounting may miss the end of a job: sacctmgr(1), RunawayJobs
 
@@ -108,7 +109,8 @@ class Pace:
         """Record a query that was answered by this state of the jobs."""
         slower_s = min(self._interval_s * _SLOWER, self._shortest_s * _SLOWEST)
         self._interval_s = self._shortest_s if state != self._state else slower_s
-        self._state, self._due = state, now + self._interval_s
+        self._state = state
+        self._due = now + self._interval_s
 
 
 class Watcher(threading.Thread):
@@ -152,9 +154,12 @@ class Watcher(threading.Thread):
             if info := job.find(listed):
                 if info.state != "PENDING":
                     job.started_at = job.started_at or time.monotonic()
-                job.info, job.absent_since, job.was_pending = info, None, info.state == "PENDING"
+                job.info = info
+                job.absent_since = None
+                job.was_pending = info.state == "PENDING"
         unclear = [job for job in jobs if not (info := job.find(listed)) or info.state == "CANCELLED"]
-        accounts, problem = Listing(), ""
+        accounts = Listing()
+        problem = ""
         if ids := [job.id for job in unclear if job.id]:
             try:
                 accounts = sacct(ids)
@@ -172,7 +177,8 @@ class Watcher(threading.Thread):
             if is_listed or (info and info.state in ENDED):
                 job.absent_since = None
                 continue
-            job.absent_since, job.accounted = job.absent_since or now, job.accounted or info is not None
+            job.absent_since = job.absent_since or now
+            job.accounted = job.accounted or info is not None
             # Because SLURM keeps no record of an element that was cancelled alone, before it started.
             is_cancelled = (info is None and job.has_siblings(accounts)) or job.has_vanished(listed)
             if now - job.absent_since > (_RUNAWAY_S if job.accounted and not is_cancelled else _ABSENT_S):

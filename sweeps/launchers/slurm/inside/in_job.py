@@ -71,7 +71,8 @@ def run_attempt(job: SentJob, settings: SlurmLauncherConf) -> None:
     The driver read the settings, because the job may lack the driver's environment.
     """
     os.environ.update(job.environment)
-    attempt, world = job.attempt_folder, replace(world_of(os.environ), timeout_s=settings.rank_timeout_s)
+    attempt = job.attempt_folder
+    world = replace(world_of(os.environ), timeout_s=settings.rank_timeout_s)
     if world.is_chief and (attempt.is_over or attempt.successor.exists()):  # because its driver gave this job up
         raise UserError(f"attempt {attempt.path} is over: this job does nothing")
     if world.size == 1:  # because through srun the last lines may reach the log after the end
@@ -95,7 +96,8 @@ def run_attempt(job: SentJob, settings: SlurmLauncherConf) -> None:
 
 def world_of(environment: Mapping[str, str]) -> World:
     """Return the world of this rank. Raises RuntimeError if the ranks do not fill one node after the other."""
-    rank, size = int(environment["SLURM_PROCID"]), int(environment["SLURM_STEP_NUM_TASKS"])
+    rank = int(environment["SLURM_PROCID"])
+    size = int(environment["SLURM_STEP_NUM_TASKS"])
     if size == 1:
         return World(addresses=(socket.gethostname(),))
     nodes = environment.get("SWEEPYARD_NODES", "").split()
@@ -164,7 +166,8 @@ def _fence(attempt: AttemptFolder, world: World, is_over: threading.Event) -> No
 
     The processes of a lost node may survive, and this rank may hang. After `is_over` this process ends itself.
     """
-    reason, checks_after_end = "", 0
+    reason = ""
+    checks_after_end = 0
     while not reason:
         if is_over.wait(_FENCE_S if world.size == 1 else _RANKS_FENCE_S):
             return

@@ -132,7 +132,8 @@ class Worker:
         if not self._claim_count:  # only once, because the driver deletes the folder of a lost worker
             self._claimed.mkdir(exist_ok=True)
         for waiting in sorted((self._folder.parent / "queue").glob("*.job")):
-            claimed, number = self._claimed / waiting.name, waiting.name.partition(".")[0]
+            claimed = self._claimed / waiting.name
+            number = waiting.name.partition(".")[0]
             if not number.isdecimal() or int(number) in self._running:  # because its earlier attempt must end first
                 continue
             try:

@@ -50,7 +50,8 @@ class CollectedTrials:
 
     def is_complete(self) -> bool:
         """Return whether no trial was collected since the last call, which each poll makes once."""
-        added, self._count = self._count > 0, 0
+        added = self._count > 0
+        self._count = 0
         return not added
 
     def send(self) -> list[tuple[Job, FollowedJob]]:

@@ -43,7 +43,8 @@ def _daemon(gpu: str) -> Iterator[Mapping[str, str]]:
     count GPUs differently. Raises OSError, NVMLError or SubprocessError if the daemon does not start.
     """
     with tempfile.TemporaryDirectory(prefix="mps", ignore_cleanup_errors=True) as folder:  # of mode 0700
-        pipe, log = Path(folder, "pipe"), Path(folder, "log")
+        pipe = Path(folder, "pipe")
+        log = Path(folder, "log")
         pipe.mkdir()
         log.mkdir()
         names = {"CUDA_MPS_PIPE_DIRECTORY": str(pipe), "CUDA_MPS_LOG_DIRECTORY": str(log)}

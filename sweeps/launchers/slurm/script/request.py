@@ -67,7 +67,8 @@ def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1, array
     `array` are the indices of a job array, as --array. The arguments of srun end with the command that starts Python,
     which is part of the request.
     """
-    gpus, private = _gpus_per_node(settings), f"{place_of(folder, array)}/{PRIVATE}"
+    gpus = _gpus_per_node(settings)
+    private = f"{place_of(folder, array)}/{PRIVATE}"
     log = str(folder / (f"{ELEMENTS}/%a/log" if array else "log"))
     resources = _resources(folder, settings, trials)
     return {
@@ -95,7 +96,8 @@ def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1, array
 
 def _resources(folder: Path, settings: SlurmLauncherConf, trials: int) -> dict[str, Any]:
     """Return what a job with `trials` side by side requests, by the parameters of submitit."""
-    gpu_factor, mem_gb = math.ceil(trials / settings.trials_per_gpu), _mem_gb(settings)
+    gpu_factor = math.ceil(trials / settings.trials_per_gpu)
+    mem_gb = _mem_gb(settings)
     gres = [_times(item, gpu_factor) for item in _gres(settings) if _count(item) != 0]
     counted_by_gres = any(_count(item) is not None for item in gres)
     requested = {key: getattr(settings, key) for key in _PLAIN} | {
@@ -155,7 +157,8 @@ def _gres(settings: SlurmLauncherConf) -> list[str]:
 
     Raises UserError if both have a number, and the numbers differ.
     """
-    items, count = (settings.gres or "").split(","), settings.gpus_per_node
+    items = (settings.gres or "").split(",")
+    count = settings.gpus_per_node
     if count is None:
         return items
     counted = [item for item in items if _count(item) is not None and item.rpartition(":")[2].isdecimal()]

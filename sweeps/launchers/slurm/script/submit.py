@@ -124,7 +124,8 @@ def submit(folder: Path, requested: Mapping[str, Any]) -> str:
     except FailedJobError as error:
         if not isinstance(error.__cause__, subprocess.CalledProcessError):  # because the output is not text
             raise UnansweredError(f"the output of sbatch cannot be read: {error.__cause__}") from error
-        message, code = str(error).replace("sbatch: error: ", "").strip(), error.__cause__.returncode
+        message = str(error).replace("sbatch: error: ", "").strip()
+        code = error.__cause__.returncode
         if not message and code in _TIMEOUT_CODES:
             raise UnansweredError(with_hint(f"sbatch took longer than {_TIMEOUT_S} s")) from error
         if not message or _UNANSWERED.search(message):

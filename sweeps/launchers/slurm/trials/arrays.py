@@ -110,7 +110,8 @@ class Arrays:
 
     def adjust_throttles(self) -> None:
         """Set the throttles of the living arrays, which share array_parallelism with all other jobs."""
-        now, left = time.monotonic(), self._settings.array_parallelism
+        now = time.monotonic()
+        left = self._settings.array_parallelism
         arrays: dict[Path, list[FollowedJob]] = {}
         for job in list(self._slurm.jobs.values()):
             if job.array:

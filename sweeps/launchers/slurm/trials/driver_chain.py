@@ -56,7 +56,9 @@ def job_of(study: Path, driver: Holder) -> str | None:
 
 def begin(folder: Path, job_id: str, timeout_min: int) -> int:
     """Record that the job has begun. Return how many drivers in a row before it made no progress."""
-    study, follows, idle = folder.parents[2], follows_of(folder), 0
+    study = folder.parents[2]
+    follows = follows_of(folder)
+    idle = 0
     write_job_id(folder, job_id)  # because the command that submitted the job may have been killed
     before = next((other for other in folders(study) if follows and read_job_id(other) == follows), None)
     with suppress(OSError):

@@ -44,14 +44,16 @@ from sweeps.launchers.slurm.trials.driver_chain import (
 )
 
 _PLACE = "SWEEPYARD_DRIVER"  # variable with the folder of the driver's job
-_DAY_MIN, _SHORTEST_MIN = 24 * 60, 60
+_DAY_MIN = 24 * 60
+_SHORTEST_MIN = 60
 _MEM_GB = 2.0
 _HERE = "hydra.launcher.driver=here"
 _WARNING_S = 120  # time to leave the trials, before the time limit
 _IDLE = 2  # drivers in a row without progress, after which none follows
 _LOCK_S = 90.0  # longer than the lock of a lost node's driver lasts
 _ANSWER_S = 10.0
-_LOOK_S, _AGAIN_S = 5.0, 60.0
+_LOOK_S = 5.0
+_AGAIN_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,8 @@ class DriverJob:
 
         Raises UserError if no partition allows a driver, or if the process is in the job of another study's driver.
         """
-        self._study, self._settings = study, settings
+        self._study = study
+        self._settings = settings
         place = os.environ.pop(_PLACE, None)  # because trials must not inherit the variable
         self._place = None if place is None else Path(place)
         self._look_at = 0.0
@@ -204,7 +207,9 @@ def requested(study: Path, settings: SlurmLauncherConf) -> dict[str, object]:
 
 def run_driver(folder: Path, launch: Launch) -> None:
     """Submit the next driver, and turn into the driver of the study. Raises UserError if the chain ends here."""
-    study, follows, job_id = folder.parents[2], follows_of(folder), os.environ["SLURM_JOB_ID"]
+    study = folder.parents[2]
+    follows = follows_of(folder)
+    job_id = os.environ["SLURM_JOB_ID"]
     log = os.open(study / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(log, 1), os.dup2(log, 2)  # because srun's output is a terminal, and its last lines may be late
     idle = begin(folder, job_id, launch.settings.timeout_min)
@@ -254,7 +259,8 @@ def _send(study: Path, follows: str | None, launch: Launch) -> str:
 
 
 def _parameters(folder: Path, settings: SlurmLauncherConf, follows: str | None) -> dict[str, object]:
-    log, options = str(folder.parents[2] / LOG), parameters(folder, settings)
+    log = str(folder.parents[2] / LOG)
+    options = parameters(folder, settings)
     warning_s = min(_WARNING_S, settings.timeout_min * 60 // 4)
     after = {"dependency": f"afternotok:{follows}", "kill-on-invalid-dep": "yes"} if follows else {}
     own = {"output": log, "open-mode": "append", "signal": f"{signal.SIGTERM.name[3:]}@{warning_s}", **after}

@@ -49,7 +49,8 @@ class PooledTrial:
 
         Raises CorruptFile if end.json is damaged while a worker runs the trial, because the worker rewrites the file.
         """
-        is_present, now = self.file.name in tokens, time.monotonic()
+        is_present = self.file.name in tokens
+        now = time.monotonic()
         self.gone_since = None if is_present else self.gone_since or now
         try:
             end = self.job.attempt_folder.end()
@@ -202,7 +203,9 @@ class WorkerTrials:
 
     def _update_worker(self, worker: FollowedJob) -> None:
         """End the trials of a worker that is over. If it never claimed a trial, count its failed start."""
-        info, pool, claimed = self._slurm.final_info(worker), worker.folder.parent, worker.folder / "claimed"
+        info = self._slurm.final_info(worker)
+        pool = worker.folder.parent
+        claimed = worker.folder / "claimed"
         if has_started := claimed.exists():
             self._failed_starts.pop(pool, None)
         if worker.info and worker.info.state == "RUNNING":
