@@ -1,4 +1,5 @@
-"""Train one configuration, or with -m a study of many. Try: python sweep.py -m optimizer=adam,sgd lr=0.001,0.01"""
+"""Train one configuration, or with -m a study of many. Try: python sweep.py -m optimizer=adam,sgd
+lr=0.001,0.01"""
 
 from pathlib import Path
 

@@ -1,11 +1,12 @@
-"""Makes the pictures of studies.md, page.md and mlflow.md: runs studies at their small scale, and takes a figure of
-each report, its first screen, or a page of MLflow.
+"""Makes the pictures of studies.md, page.md and mlflow.md: runs studies at their small scale, and
+takes a figure of each report, its first screen, or a page of MLflow.
 
 python docs/pictures.py path/to/mnist.npz path/to/folder_of_photographs [picture ...]
 
-The folder has train/ and test/, each with a folder a kind. What trains on photographs gets a few more of them and a few
-more epochs than at the small scale, so that there is something to see; and what fine-tunes sees four kinds on a base
-that learned the others before, as imagenet's weights are a download.
+The folder has train/ and test/, each with a folder a kind. What trains on photographs gets a few
+more of them and a few more epochs than at the small scale, so that there is something to see; and
+what fine-tunes sees four kinds on a base that learned the others before, as imagenet's weights are
+a download.
 """
 
 import json
@@ -23,7 +24,12 @@ from playwright.sync_api import Page, sync_playwright
 from trainers.networks import base_of
 
 HERE = Path(__file__).parent
-CURVES, AXES, MAP, SCALING = "Learning curves", "Parameters and objective", "Two parameters", "Scaling"
+CURVES, AXES, MAP, SCALING = (
+    "Learning curves",
+    "Parameters and objective",
+    "Two parameters",
+    "Scaling",
+)
 FIGURES = {
     "line_fit": AXES,
     "ten_optimizers": CURVES,
@@ -37,22 +43,41 @@ FIGURES = {
     "resnet_scaling": SCALING,
 }
 NETWORK = "model.name=EfficientNetV2B0"
-"""It learns in some hundred steps; MobileNetV2 takes thousands, for the momentum of its batch normalization."""
+"""It learns in some hundred steps; MobileNetV2 takes thousands, for the momentum of its batch
+normalization."""
 MORE = {
     "batch_and_gpus": ["ranks=1,2", "batch_size=128,512", "epochs=4", "dataset.subset=4000"],
-    "fruit": ["epochs=8", "dataset.subset=400", "dataset.size=64", "model.fine_tune=false,20,true", NETWORK],
+    "fruit": [
+        "epochs=8",
+        "dataset.subset=400",
+        "dataset.size=64",
+        "model.fine_tune=false,20,true",
+        NETWORK,
+    ],
     "caltech256": ["epochs=8", "dataset.subset=400", "dataset.size=64", NETWORK],
 }
 """What is typed beside `study.scale=small`."""
 SEARCH = ["study=best_lr_batch", "hydra/sweeper=optuna", "hydra/sweeper/pruner=asha", "epochs=8"]
 NEW = ("frog", "horse", "ship", "truck")
 """The kinds that are no part of what the base learns."""
-BASE = ["dataset=image_folder", "dataset.size=64", "dataset.subset=12000", "epochs=6", "model=application", NETWORK]
+BASE = [
+    "dataset=image_folder",
+    "dataset.size=64",
+    "dataset.subset=12000",
+    "epochs=6",
+    "model=application",
+    NETWORK,
+]
 STUDIES = {
     "search": [*SEARCH, "hydra.sweeper.n_trials=40"],
     "grid": ["optimizer=adam,sgd", "lr=0.001,0.003,0.01,0.03", "batch_size=16,32,64"],
     "front": ["study=accuracy_and_time", "study.scale=small", "lr=0.0003,0.001,0.003"],
-    "failed": ["trainer=own", "trainer._target_=typo.train", "lr=0.001,0.01", "batch_size=32,64,128"],
+    "failed": [
+        "trainer=own",
+        "trainer._target_=typo.train",
+        "lr=0.001,0.01",
+        "batch_size=32,64,128",
+    ],
 }
 """What is typed; an experiment each, whose pages in MLflow then have these trials alone."""
 PAGES = {
@@ -71,7 +96,8 @@ MLFLOW = {
     "mlflow_study": ("search", ".", 1900),
     "mlflow_trial": ("search", "7", 1200),
 }
-"""Of which study; its view, or the page of the run that stands for this folder of it; and how many pixels high."""
+"""Of which study; its view, or the page of the run that stands for this folder of it; and how many
+pixels high."""
 TYPO = "def train(cfg, trial):\n    return {'val_accuracy': len(open('/data/mnist.npz').read())}\n"
 WIDTH = {"optimizer_hyperparameters": 2200}  # pixels
 
@@ -82,7 +108,9 @@ def main() -> None:
     wanted = sys.argv[3:] or [*FIGURES, *PAGES, *MLFLOW]
     with tempfile.TemporaryDirectory() as temporary, sync_playwright() as playwright:
         folder = Path(temporary)
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
+        )
         page = browser.new_page(viewport={"width": 900, "height": 700})
         if {"fruit", "caltech256"} & {*wanted}:
             weights = f"model.weights={learned(folder, photographs)}"
@@ -90,7 +118,11 @@ def main() -> None:
             data["caltech256"] = [weights, f"dataset.path={folder}/new/train"]
         for study, figure in ((name, FIGURES[name]) for name in wanted if name in FIGURES):
             line = [f"study={study}", "study.scale=small", "tracking=none"]
-            sweep(folder, study, [*line, *data.get(study, [f"dataset.path={mnist}"]), *MORE.get(study, [])])
+            sweep(
+                folder,
+                study,
+                [*line, *data.get(study, [f"dataset.path={mnist}"]), *MORE.get(study, [])],
+            )
             page.set_viewport_size({"width": WIDTH.get(study, 900), "height": 700})
             page.goto(f"file://{folder}/multirun/{study}/report.html")
             drawn = page.locator(f"h2:text-is('{figure}') ~ div:not(.tools)").first
@@ -98,7 +130,9 @@ def main() -> None:
             drawn.locator(".main-svg").first.wait_for()
             drawn.screenshot(path=HERE / f"{study}.png")
         (folder / "typo.py").write_text(TYPO)
-        for study in dict.fromkeys({**PAGES, **MLFLOW}[name][0] for name in wanted if name not in FIGURES):
+        for study in dict.fromkeys(
+            {**PAGES, **MLFLOW}[name][0] for name in wanted if name not in FIGURES
+        ):
             data_of = [f"dataset.path={mnist}"] * (study == "front")
             sweep(folder, study, [*STUDIES[study], *data_of, f"tracking.experiment={study}"])
         for name in wanted:
@@ -116,20 +150,33 @@ def main() -> None:
 
 
 def learned(folder: Path, photographs: Path) -> Path:
-    """Train a base on all kinds but `NEW`, whose photographs go to new/, and return the file with its weights."""
+    """Train a base on all kinds but `NEW`, whose photographs go to new/, and return the file with
+    its weights."""
     for kind in photographs.glob("t*/*"):
         place = folder / ("new" if kind.name in NEW else "base") / kind.parent.name / kind.name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(kind)
-    sweep(folder, "base", [*BASE, f"dataset.path={folder}/base", "trainer.save_model=best", "tracking=none"])
+    sweep(
+        folder,
+        "base",
+        [*BASE, f"dataset.path={folder}/base", "trainer.save_model=best", "tracking=none"],
+    )
     model = keras.models.load_model(folder / "multirun/base/0/model/data/model.keras")
     base_of(model).save_weights(folder / "base.weights.h5")
     return folder / "base.weights.h5"
 
 
 def sweep(folder: Path, study: str, words: list[str]) -> None:
-    line = [sys.executable, str(HERE.parent / "sweep.py"), "-m", *words, f"hydra.sweeper.study_name={study}"]
-    subprocess.run(line, cwd=folder, env={**os.environ, "PYTHONPATH": str(folder)}, check=study != "failed")
+    line = [
+        sys.executable,
+        str(HERE.parent / "sweep.py"),
+        "-m",
+        *words,
+        f"hydra.sweeper.study_name={study}",
+    ]
+    subprocess.run(
+        line, cwd=folder, env={**os.environ, "PYTHONPATH": str(folder)}, check=study != "failed"
+    )
 
 
 def take_mlflow(page: Page, folder: Path, name: str) -> None:
@@ -143,8 +190,11 @@ def take_mlflow(page: Page, folder: Path, name: str) -> None:
             page.goto(address)  # which keeps MLflow's assistant closed, also on other pages
             if what != "view":
                 recorded = json.loads((folder / "multirun" / study / "tracking.json").read_text())
-                run_id = json.loads((folder / "multirun" / study / what / "tracking.json").read_text())["run_id"]
-                run = f"/#/experiments/{recorded['experiment']}/runs/{run_id}?workflowType=machine_learning"
+                run_id = json.loads(
+                    (folder / "multirun" / study / what / "tracking.json").read_text()
+                )["run_id"]
+                experiment = f"/#/experiments/{recorded['experiment']}"
+                run = f"{experiment}/runs/{run_id}?workflowType=machine_learning"
                 page.goto(address.removesuffix(f"/{study}") + run)
             page.wait_for_timeout(15_000)  # MLflow's script is long
             for more in page.get_by_text("Show more", exact=True).all():

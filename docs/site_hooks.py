@@ -1,4 +1,5 @@
-"""Hooks of mkdocs: tables of settings from the dataclasses that declare them, and no script of another site."""
+"""Hooks of mkdocs: tables of settings from the dataclasses that declare them, and no script of
+another site."""
 
 import json
 import re
@@ -9,7 +10,8 @@ from sweeps.hydra import settings
 from sweeps.study.plan.help import descriptions
 
 _MARK = re.compile(r"^<!-- settings (\w+) -->$", re.MULTILINE)
-_FOREIGN_SCRIPT = "https://unpkg.com/iframe-worker/shim"  # by which the search works without a server
+# by which the search works without a server
+_FOREIGN_SCRIPT = "https://unpkg.com/iframe-worker/shim"
 _SCRIPT = "docs/iframe_worker.js"
 
 

@@ -1,4 +1,5 @@
-"""python -m sweeps, or sweepyard: commands for studies, with or without a running driver; see sweeps/commands/."""
+"""python -m sweeps, or sweepyard: commands for studies, with or without a running driver; see
+sweeps/commands/."""
 
 import gc
 import sys
@@ -8,7 +9,20 @@ import typer
 from sweeps.base.errors import ExitCode, UserError
 from sweeps.base.streams import open_closed_streams
 from sweeps.base.wording import printable
-from sweeps.commands import app, best, bundle, compare, exclude, init, listing, remove, reports, resume, stop, ui
+from sweeps.commands import (
+    app,
+    best,
+    bundle,
+    compare,
+    exclude,
+    init,
+    listing,
+    remove,
+    reports,
+    resume,
+    stop,
+    ui,
+)
 from sweeps.commands.disk_errors import explain
 from sweeps.commands.usage import UsageError, explain_usage
 from sweeps.hydra import neighbours
@@ -16,7 +30,19 @@ from sweeps.show.terminal.console import SafeConsole
 from sweeps.show.terminal.lines import escape_unencodable
 
 # All modules are imported, because each adds its commands to the app.
-__all__ = ["best", "bundle", "compare", "exclude", "init", "listing", "main", "remove", "reports", "resume", "stop"]
+__all__ = [
+    "best",
+    "bundle",
+    "compare",
+    "exclude",
+    "init",
+    "listing",
+    "main",
+    "remove",
+    "reports",
+    "resume",
+    "stop",
+]
 __all__ += ["ui"]
 
 
@@ -38,7 +64,9 @@ def main() -> None:
         raise SystemExit(ExitCode.REFUSED) from None
     except (UserError, OSError) as error:
         message = explain(error) if isinstance(error, OSError) else str(error)
-        SafeConsole(stderr=True, highlight=False, emoji=False).print(message, soft_wrap=True, markup=False)
+        SafeConsole(stderr=True, highlight=False, emoji=False).print(
+            message, soft_wrap=True, markup=False
+        )
         raise SystemExit(ExitCode.REFUSED) from None
 
 

@@ -1,4 +1,5 @@
-"""The frame of a Hydra app's main function: short error messages, and single runs that are tracked like trials."""
+"""The frame of a Hydra app's main function: short error messages, and single runs that are tracked
+like trials."""
 
 import os
 import re
@@ -54,7 +55,8 @@ Task = Callable[[DictConfig, Trial], Any]
 
 @contextmanager
 def answer_mistakes(config_dir: Path) -> Iterator[None]:
-    """Print a mistake in the command line in two lines, and exit with 2. HYDRA_FULL_ERROR=1 shows the traceback."""
+    """Print a mistake in the command line in two lines, and exit with 2. HYDRA_FULL_ERROR=1 shows
+    the traceback."""
     if shows_traceback():
         yield
         return
@@ -67,17 +69,23 @@ def answer_mistakes(config_dir: Path) -> Iterator[None]:
         print("interrupted", file=sys.stderr)
         raise SystemExit(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:
-        if not {"--help", "-h", "--hydra-help", "--cfg", "-c", "--info", "-i"}.intersection(sys.argv):
+        if not {"--help", "-h", "--hydra-help", "--cfg", "-c", "--info", "-i"}.intersection(
+            sys.argv
+        ):
             raise
         # Not an error, because the reader, as in --help | head, has closed the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (UserError, HydraException, InterpolationResolutionError) as error:  # first, because some are OSErrors
-        print(error if isinstance(error, UserError) else _explain(error, config_dir), file=sys.stderr)
+    except (UserError, HydraException, InterpolationResolutionError) as error:
+        # first, because some are OSErrors
+        print(
+            error if isinstance(error, UserError) else _explain(error, config_dir), file=sys.stderr
+        )
         raise SystemExit(ExitCode.REFUSED) from None
     except OSError as error:
         passed = [frame.f_code for frame, _ in walk_tb(error.__traceback__)]
         if run_job.__code__ not in passed or run.__code__ in passed:
-            raise  # because only Hydra's own errors, outside of `run`, concern the folder of a single run
+            # because only Hydra's own errors, outside of `run`, concern the folder of a single run
+            raise
         advice = "Start in another folder, or type hydra.run.dir=/where/there/is/room"
         print(f"the run's folder cannot be written: {error}\n{advice}", file=sys.stderr)
         raise SystemExit(ExitCode.REFUSED) from None
@@ -93,11 +101,16 @@ def _refuse_words(words: Sequence[str], config_dir: Path) -> None:
     for word in words:
         key, sign, value = word.partition("=")
         if sign and key in ("hydra.sweeper", "hydra.launcher"):
-            raise UserError(f"{word}: a group is chosen with a slash\nType: {key.replace('.', '/')}={value}")
-        if key and re.fullmatch(r"(?i)true|false|[\d.]+", value):  # because Hydra reads these as the group's value
+            raise UserError(
+                f"{word}: a group is chosen with a slash\nType: {key.replace('.', '/')}={value}"
+            )
+        # because Hydra reads these as the group's value
+        if key and re.fullmatch(r"(?i)true|false|[\d.]+", value):
             choices = sorted(file.stem for file in (config_dir / key).glob("*.yaml"))
             if choices and value not in choices:
-                raise UserError(f"{word}: {key} is chosen by name\nChoose one of: {', '.join(choices)}")
+                raise UserError(
+                    f"{word}: {key} is chosen by name\nChoose one of: {', '.join(choices)}"
+                )
 
 
 def run(cfg: DictConfig, task: Task) -> Any:
@@ -112,7 +125,8 @@ def run(cfg: DictConfig, task: Task) -> Any:
         check(cfg, starts=True)
         refuse_conflicts(hydra)
         _refuse_sweep(typed_words(hydra, "hydra"))
-        if OmegaConf.get_type(hydra.launcher) is LocalLauncherConf:  # because only it is for this machine
+        # because only it is for this machine
+        if OmegaConf.get_type(hydra.launcher) is LocalLauncherConf:
             Machine.here().request(whole)
         if any(word.startswith("+") for word in typed_words(hydra, "task")):
             for note in describe_unread(cfg, hydra):
@@ -123,7 +137,9 @@ def run(cfg: DictConfig, task: Task) -> Any:
     except UserError as error:
         if hydra.output_subdir:  # because Hydra wrote the refused values, such as a password
             for name in ("config", "hydra", "overrides"):
-                Path(hydra.runtime.output_dir, hydra.output_subdir, f"{name}.yaml").unlink(missing_ok=True)
+                Path(hydra.runtime.output_dir, hydra.output_subdir, f"{name}.yaml").unlink(
+                    missing_ok=True
+                )
         show_traceback(error)
         print(error, file=sys.stderr)
         raise SystemExit(ExitCode.REFUSED) from None
@@ -134,28 +150,37 @@ def run(cfg: DictConfig, task: Task) -> Any:
 
 def _refuse_sweep(typed: Sequence[str]) -> None:
     """Raise UserError for a setting that only a sweep uses, unless hydra.mode=RUN was typed."""
-    for word in typed if "hydra.mode=RUN" not in sys.argv else ():  # sys.argv, because Hydra adds it to `typed`
+    # sys.argv, because Hydra adds it to `typed`
+    for word in typed if "hydra.mode=RUN" not in sys.argv else ():
         setting = word.removeprefix("hydra.sweeper.").partition("=")[0]
         if word.startswith(("hydra/sweeper", "hydra/launcher=slurm")) or (
             setting != word.partition("=")[0] and setting not in SINGLE_RUN_SETTINGS
         ):
             line = shlex.join(["python", sys.argv[0], "-m", *sys.argv[1:]])
-            raise UserError(f"{word} is for a sweep, but this is a single run: -m is missing.\nType: {line}")
+            raise UserError(
+                f"{word} is for a sweep, but this is a single run: -m is missing.\nType: {line}"
+            )
 
 
 def _run_alone(cfg: DictConfig, task: Task, hydra: Any) -> Any:
-    """Run the task as a single run, and return its result. MLflow shows the single runs of a day as one study."""
+    """Run the task as a single run, and return its result. MLflow shows the single runs of a day as
+    one study."""
     folder = Path(hydra.runtime.output_dir)
-    is_ours = OmegaConf.get_type(hydra.sweeper) is SweeperConf  # not BasicSweeper of an app without our defaults
+    # not BasicSweeper of an app without our defaults
+    is_ours = OmegaConf.get_type(hydra.sweeper) is SweeperConf
     settings = read(hydra.sweeper, SweeperConf) if is_ours else SweeperConf()
     trials = _single_runs(folder)
     index = next(i for i, trial in enumerate(trials) if trial.folder == folder)
     day = folder.parent
-    study = StudySnapshot(f"single runs {day.name}", day, settings.objectives, settings.directions, trials)
+    study = StudySnapshot(
+        f"single runs {day.name}", day, settings.objectives, settings.directions, trials
+    )
     attempt = TrialFolder(folder).new_attempt()
     attempt.begin(now())
     overrides = typed_words(hydra, "task")
-    tracked = _tracked(settings, study, trials[index], overrides) if settings.tracking else nullcontext()
+    tracked = (
+        _tracked(settings, study, trials[index], overrides) if settings.tracking else nullcontext()
+    )
     with tracked, sampling(TrialFolder(folder)), facts.recording(attempt):
         try:
             returned = task(cfg, current_trial())
@@ -175,11 +200,16 @@ def _single_runs(folder: Path) -> list[TrialRecord]:
     """Return the run in `folder` and, in order, its ended neighbours in Hydra's folder of a day."""
     trials = []
     numbers = {}
-    folders = sorted({folder, *(file.parents[1] for file in folder.parent.glob("*/.hydra/overrides.yaml"))})
+    folders = sorted(
+        {folder, *(file.parents[1] for file in folder.parent.glob("*/.hydra/overrides.yaml"))}
+    )
     for path in folders:
         with suppress(OSError, CorruptFile):
-            numbers[path] = TrialFolder(path).read_tracking().get("trial")  # so that deleting a run renumbers no other
-    new = count(1 + max((number for number in numbers.values() if isinstance(number, int)), default=-1))
+            # so that deleting a run renumbers no other
+            numbers[path] = TrialFolder(path).read_tracking().get("trial")
+    new = count(
+        1 + max((number for number in numbers.values() if isinstance(number, int)), default=-1)
+    )
     for path in folders:
         number = earlier if isinstance(earlier := numbers.get(path), int) else next(new)
         try:
@@ -217,7 +247,8 @@ def _tracked(
 
 @contextmanager
 def _configuration(config_dir: Path) -> Iterator[DictConfig]:
-    """Yield the configuration without typed values, empty if it cannot be composed, while others can be composed."""
+    """Yield the configuration without typed values, empty if it cannot be composed, while others
+    can be composed."""
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(config_dir), **VERSION_BASE):
         try:
@@ -228,7 +259,8 @@ def _configuration(config_dir: Path) -> Iterator[DictConfig]:
 
 
 def _explain(error: Exception, config_dir: Path) -> str:
-    """Return an error of Hydra in two lines, by the configuration with the typed choices and without typed values."""
+    """Return an error of Hydra in two lines, by the configuration with the typed choices and
+    without typed values."""
     with _configuration(config_dir) as untyped:
         config = untyped
         if not config:  # because the configuration itself is wrong, or has another name
@@ -244,12 +276,17 @@ def _explain(error: Exception, config_dir: Path) -> str:
 
 
 def _explain_lacking(error: Exception, typed: Mapping[str, str], groups: Sequence[str]) -> str:
-    """Return the advice for a typed value that only some choices of a swept group have; else an empty string."""
+    """Return the advice for a typed value that only some choices of a swept group have; else an
+    empty string."""
     key = next((key for key in typed if str(error).startswith(f"Could not override '{key}'")), "")
     for group in groups:
         if key.startswith(f"{group}.") and "," in typed[group]:
             choices = typed[group].split(",")
-            having = [choice for choice in choices if _composes(f"{group}={choice}", f"{key}={typed[key]}")]
+            having = [
+                choice
+                for choice in choices
+                if _composes(f"{group}={choice}", f"{key}={typed[key]}")
+            ]
             lacking = [choice for choice in choices if choice not in having]
             if having and lacking:
                 return explain_lacking(group, having, lacking, key, typed[key])

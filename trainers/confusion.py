@@ -14,7 +14,8 @@ from trainers.data.on_disk import OnDisk
 
 
 def record(trial: Trial, model: keras.Model, dataset: Data) -> None:
-    """Record the confusion matrix of the test set, or of the validation set if there is no test set."""
+    """Record the confusion matrix of the test set, or of the validation set if there is no test
+    set."""
     name = next((name for name in ("test", "validation") if name in dataset.subsets), None)
     if name is None:
         return

@@ -1,4 +1,5 @@
-"""Epochs in parts, whose metrics are reported before the epoch ends: `trainer.report_every_steps`."""
+"""Epochs in parts, whose metrics are reported before the epoch ends:
+`trainer.report_every_steps`."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -9,9 +10,11 @@ import numpy as np
 from trainers.compiled import Metrics, Train
 
 CALL_S = 0.5
-"""Duration of a call of the training pass that trains several parts, because each call costs about a millisecond."""
+"""Duration of a call of the training pass that trains several parts, because each call costs about
+a millisecond."""
 CALL_OF_RANKS_S = 0.0
-"""One part a call, because ranks whose calls have different numbers of steps wait for each other forever."""
+"""One part a call, because ranks whose calls have different numbers of steps wait for each other
+forever."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,9 @@ def train_parts(
 ) -> Iterator[Part]:
     """Train one epoch over the rows `order`, and yield its parts of `every` steps; None: one part.
 
-    After each `pause_every` steps, a multiple of `every`, no further step is trained before the part is yielded. A
-    call of `train_pass` trains as many parts as take about `call_s` seconds, at least one.
+    After each `pause_every` steps, a multiple of `every`, no further step is trained before the
+    part is yielded. A call of `train_pass` trains as many parts as take about `call_s` seconds, at
+    least one.
     """
     steps = -(-len(order) // batch_size)
     every = every or steps
@@ -56,9 +60,13 @@ def train_parts(
 
 
 def mean_metrics(parts: Sequence[Part]) -> Metrics:
-    """Return the metrics of several parts together: their means, weighted by the number of examples."""
+    """Return the metrics of several parts together: their means, weighted by the number of
+    examples."""
     if len(parts) == 1:
         return dict(parts[0].metrics)
     weights = [part.examples for part in parts]
     names = parts[0].metrics
-    return {name: float(np.average([part.metrics[name] for part in parts], weights=weights)) for name in names}
+    return {
+        name: float(np.average([part.metrics[name] for part in parts], weights=weights))
+        for name in names
+    }

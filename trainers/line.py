@@ -23,7 +23,8 @@ def line_of(model: keras.Model, x: np.ndarray, y: np.ndarray) -> dict[str, float
 
 
 def least_squares(x: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """Return weight, bias, mse and r2 of the line with the least mse (Gauss, 1809), as scikit-learn's LinearRegression.
+    """Return weight, bias, mse and r2 of the line with the least mse (Gauss, 1809), as
+    scikit-learn's LinearRegression.
 
     The result is empty for more than 8 inputs, because nobody compares so many weights.
     """

@@ -1,6 +1,7 @@
 """Losses for classification that Keras lacks. Each takes logits of shape (batch, classes).
 
-Labels are classes of shape (batch,) or rows of shape (batch, classes), such as one-hot rows: the losses are the same.
+Labels are classes of shape (batch,) or rows of shape (batch, classes), such as one-hot rows: the
+losses are the same.
 """
 
 from typing import Any
@@ -39,7 +40,8 @@ class _Classification(keras.losses.Loss):  # type: ignore[misc]
 
 @keras.saving.register_keras_serializable("sweepyard")
 class Softmax(_Classification):
-    """Cross entropy of a softmax over all classes; equal to `cross_entropy` and `sparse_softmax`."""
+    """Cross entropy of a softmax over all classes; equal to `cross_entropy` and
+    `sparse_softmax`."""
 
     def of_rows(self, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         return tf.nn.softmax_cross_entropy_with_logits(labels, logits)
@@ -49,8 +51,8 @@ class Softmax(_Classification):
 class Sigmoid(_Classification):
     """Binary cross entropy of each class against all others; the mean over classes.
 
-    `pos_weight` is the weight of false negatives relative to false positives: above 1 it raises recall at the cost
-    of precision (tf.nn.weighted_cross_entropy_with_logits).
+    `pos_weight` is the weight of false negatives relative to false positives: above 1 it raises
+    recall at the cost of precision (tf.nn.weighted_cross_entropy_with_logits).
     """
 
     subclass_settings = ("pos_weight",)
@@ -66,9 +68,11 @@ class Sigmoid(_Classification):
 
 @keras.saving.register_keras_serializable("sweepyard")
 class Focal(_Classification):
-    """Sigmoid cross entropy that gives little weight to well-classified examples; the mean over classes.
+    """Sigmoid cross entropy that gives little weight to well-classified examples; the mean over
+    classes.
 
-    -alpha_t (1 - p_t)^gamma log(p_t), with p_t the probability of the right answer and alpha_t = alpha if a class
+    -alpha_t (1 - p_t)^gamma log(p_t), with p_t the probability of the right answer and alpha_t =
+    alpha if a class
     is present, else 1 - alpha: Lin et al., Focal Loss for Dense Object Detection, ICCV 2017, eq. 5.
     """
 
@@ -91,9 +95,10 @@ class Focal(_Classification):
 class WeightedKappa(_Classification):
     """log(1 - kappa) of a batch, for ordinal classes: a large mistake costs more than a small one.
 
-    kappa is Cohen's, weighted by the distance between classes to the `power` (2: quadratic, 1: linear). De la Torre,
-    Puig and Valls, Weighted kappa loss function for multi-class classification of ordinal data in deep learning,
-    Pattern Recognition Letters 105, 2018. The loss is defined for a whole batch and so depends on the batch size.
+    kappa is Cohen's, weighted by the distance between classes to the `power` (2: quadratic, 1:
+    linear). De la Torre, Puig and Valls, Weighted kappa loss function for multi-class
+    classification of ordinal data in deep learning, Pattern Recognition Letters 105, 2018. The loss
+    is defined for a whole batch and so depends on the batch size.
     """
 
     subclass_settings = ("power",)

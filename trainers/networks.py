@@ -1,6 +1,8 @@
-"""Models. Each is f(input_shape, outputs, **hyperparameters) -> keras.Model and returns logits, without a softmax.
+"""Models. Each is f(input_shape, outputs, **hyperparameters) -> keras.Model and returns logits,
+without a softmax.
 
-input_shape: shape of one example; outputs: number of classes, or of values to predict. Pixels are 0..1.
+input_shape: shape of one example; outputs: number of classes, or of values to predict. Pixels are
+0..1.
 """
 
 import shutil
@@ -23,7 +25,8 @@ from trainers.instantiate import make
 
 
 def build(section: DictConfig, input_shape: tuple[int, ...], outputs: int) -> keras.Model:
-    """Build the model of a config section, not yet compiled. Raises ValueError if the input shape is unsuitable."""
+    """Build the model of a config section, not yet compiled. Raises ValueError if the input shape
+    is unsuitable."""
     check_example(section, input_shape)
     model: keras.Model = make("model", section, input_shape=input_shape, outputs=outputs)
     return model
@@ -31,18 +34,24 @@ def build(section: DictConfig, input_shape: tuple[int, ...], outputs: int) -> ke
 
 @contextmanager
 def precision(mixed: bool, replicas: int = 1) -> Iterator[None]:
-    """Set the dtype policy for layers made inside: 16 bits if `mixed`; weights and the loss keep 32 bits.
+    """Set the dtype policy for layers made inside: 16 bits if `mixed`; weights and the loss keep 32
+    bits.
 
-    bfloat16 on CPUs and on GPUs from Ampere on; float16, with Keras' loss scaling, on older GPUs. Raises ValueError
-    for several older GPUs, because each would scale the loss by its own share of a batch.
+    bfloat16 on CPUs and on GPUs from Ampere on; float16, with Keras' loss scaling, on older GPUs.
+    Raises ValueError for several older GPUs, because each would scale the loss by its own share of
+    a batch.
     """
     previous = keras.config.dtype_policy()
     if mixed:
-        gpus = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.get_visible_devices("GPU")]
+        gpus = [
+            tf.config.experimental.get_device_details(gpu)
+            for gpu in tf.config.get_visible_devices("GPU")
+        ]
         old = any(gpu.get("compute_capability", (8, 0)) < (8, 0) for gpu in gpus)
         if old and replicas > 1:
             raise ValueError(
-                "mixed_precision=true: impossible on several GPUs older than Ampere; remove it, or use one"
+                "mixed_precision=true: impossible on several GPUs older than Ampere; remove it, or"
+                " use one"
             )
         keras.config.set_dtype_policy("mixed_float16" if old else "mixed_bfloat16")
     try:
@@ -59,14 +68,21 @@ def linear(
     initial_bias: float | None = None,
 ) -> keras.Model:
     """Build y = Wx + b. Without initial values, W is random (by the seed) and b is 0."""
-    kernel = "glorot_uniform" if initial_weight is None else keras.initializers.Constant(initial_weight)
+    kernel = (
+        "glorot_uniform" if initial_weight is None else keras.initializers.Constant(initial_weight)
+    )
     bias = "zeros" if initial_bias is None else keras.initializers.Constant(initial_bias)
     dense = layers.Dense(outputs, kernel_initializer=kernel, bias_initializer=bias, dtype="float32")
     return keras.Sequential([keras.Input(input_shape), layers.Flatten(), dense])
 
 
 def mlp(
-    input_shape: tuple[int, ...], outputs: int, *, hidden: Sequence[int], activation: str, dropout: float
+    input_shape: tuple[int, ...],
+    outputs: int,
+    *,
+    hidden: Sequence[int],
+    activation: str,
+    dropout: float,
 ) -> keras.Model:
     """Build dense layers of `hidden` units, each followed by dropout."""
     head = _dense(hidden, activation, dropout)
@@ -83,7 +99,8 @@ def cnn(
     activation: str,
     dropout: float,
 ) -> keras.Model:
-    """Build blocks of convolution and 2 x 2 max pooling, then dense layers, for images with or without channels."""
+    """Build blocks of convolution and 2 x 2 max pooling, then dense layers, for images with or
+    without channels."""
     stack: list[layers.Layer] = [keras.Input(input_shape)]
     if len(input_shape) == 2:
         stack.append(layers.Reshape((*input_shape, 1)))
@@ -97,13 +114,14 @@ def cnn(
 def application(
     input_shape: tuple[int, ...], outputs: int, *, name: str, weights: str | None, dropout: float
 ) -> keras.Model:
-    """Build a network of keras.applications (the base) with its preprocessing, average pooling and a dense layer.
+    """Build a network of keras.applications (the base) with its preprocessing, average pooling and
+    a dense layer.
 
-    name: as in keras.applications, in any case.
-    weights: of the base. None or "random": random by the seed; "imagenet": downloaded once; else a local file.
-    dropout: before the dense layer.
+    name: as in keras.applications, in any case. weights: of the base. None or "random": random by
+    the seed; "imagenet": downloaded once; else a local file. dropout: before the dense layer.
 
-    An image of one channel is repeated in three channels. Raises ValueError if the weights are unavailable.
+    An image of one channel is repeated in three channels. Raises ValueError if the weights are
+    unavailable.
     """
     if len(input_shape) == 2:
         input_shape = (*input_shape, 1)
@@ -123,7 +141,8 @@ def application(
 def fetch(section: DictConfig, input_shape: tuple[int, ...]) -> None:
     """Download the weights of a config section's network if they are missing.
 
-    Ranks call this function before they build the network together, because building waits for all ranks.
+    Ranks call this function before they build the network together, because building waits for all
+    ranks.
     """
     if section.get("weights") == "imagenet":
         build(section, input_shape, 1)
@@ -151,8 +170,9 @@ def _with_imagenet(maker: Any, options: dict[str, Any]) -> keras.Model:
             raise
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise ValueError(
-            f"model.weights=imagenet: the weights cannot be downloaded ({reason})\n"
-            "Use model.weights=FILE, copied from ~/.keras/models of another machine, or model.weights=null"
+            f"model.weights=imagenet: the weights cannot be downloaded ({reason})\nUse"
+            " model.weights=FILE, copied from ~/.keras/models of another machine, or"
+            " model.weights=null"
         ) from error
 
 
@@ -175,9 +195,14 @@ def _output(outputs: int) -> layers.Dense:
 
 
 def save(
-    model: keras.Model, weights: Sequence[np.ndarray] | None, folder: Path, input_shape: tuple[int, ...], outputs: int
+    model: keras.Model,
+    weights: Sequence[np.ndarray] | None,
+    folder: Path,
+    input_shape: tuple[int, ...],
+    outputs: int,
 ) -> keras.Model:
-    """Write a model and its signature atomically, in MLflow's format; `weights`, if not None, replace the model's.
+    """Write a model and its signature atomically, in MLflow's format; `weights`, if not None,
+    replace the model's.
 
     Keras can read `folder`/data/model.keras. Returns the model as written.
     """
@@ -186,19 +211,26 @@ def save(
     from mlflow.types import Schema, TensorSpec
 
     if isinstance(model, keras.Sequential) or type(model).__name__ == "Functional":
-        # A new model, because without an optimizer, schedule or loss it loads anywhere; clone_model would compile it.
+        # A new model, because without an optimizer, schedule or loss it loads anywhere; clone_model
+        # would compile it.
         trained, model = model, type(model).from_config(model.get_config())
         model.set_weights(weights or trained.get_weights())
     elif weights:
         model.set_weights(weights)
-    inputs, logits = (Schema([TensorSpec(np.dtype("float32"), (-1, *shape))]) for shape in (input_shape, (outputs,)))
+    inputs, logits = (
+        Schema([TensorSpec(np.dtype("float32"), (-1, *shape))])
+        for shape in (input_shape, (outputs,))
+    )
     # Listed here, because MLflow would search for minutes.
     requirements = [f"{package.__name__}=={package.__version__}" for package in (keras, tf)]
     unfinished = folder.with_name(f"writing-{folder.name}")
     for old in (unfinished, folder):  # of a lost attempt
         shutil.rmtree(old, ignore_errors=True)
     mlflow.keras.save_model(
-        model, str(unfinished), signature=ModelSignature(inputs, logits), pip_requirements=requirements
+        model,
+        str(unfinished),
+        signature=ModelSignature(inputs, logits),
+        pip_requirements=requirements,
     )
     unfinished.rename(folder)
     return model

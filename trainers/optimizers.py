@@ -1,4 +1,5 @@
-"""Optimizers that Keras lacks, whose steps set weights to exactly zero, and learning rates from a table."""
+"""Optimizers that Keras lacks, whose steps set weights to exactly zero, and learning rates from a
+table."""
 
 from typing import Any
 
@@ -28,7 +29,8 @@ class Table(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[mi
 
 
 class _Proximal(keras.optimizers.Optimizer):  # type: ignore[misc]
-    """Minimizes loss + l1 |w| + l2/2 w^2 over all weights; l1 and l2 have the names of Keras' Ftrl."""
+    """Minimizes loss + l1 |w| + l2/2 w^2 over all weights; l1 and l2 have the names of Keras'
+    Ftrl."""
 
     def __init__(
         self,
@@ -45,7 +47,9 @@ class _Proximal(keras.optimizers.Optimizer):  # type: ignore[misc]
         """Take a gradient step, then the proximal step of the penalties at the same rate."""
         target = variable - rate * gradient
         shrunk = ops.maximum(ops.abs(target) - rate * self.l1_regularization_strength, 0)
-        self.assign(variable, ops.sign(target) * shrunk / (1 + rate * self.l2_regularization_strength))
+        self.assign(
+            variable, ops.sign(target) * shrunk / (1 + rate * self.l2_regularization_strength)
+        )
 
     def get_config(self) -> dict[str, Any]:
         strengths = ("l1_regularization_strength", "l2_regularization_strength")
@@ -56,20 +60,23 @@ class _Proximal(keras.optimizers.Optimizer):  # type: ignore[misc]
 class ProximalGradientDescent(_Proximal):
     """Gradient descent with a proximal step for the penalties.
 
-    Duchi and Singer, Efficient Online and Batch Learning Using Forward Backward Splitting, JMLR 10, 2009, eq. 19;
-    the arithmetic equals TensorFlow's ApplyProximalGradientDescent.
+    Duchi and Singer, Efficient Online and Batch Learning Using Forward Backward Splitting, JMLR 10,
+    2009, eq. 19; the arithmetic equals TensorFlow's ApplyProximalGradientDescent.
     """
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
-        self._step(variable, ops.cast(gradient, variable.dtype), ops.cast(learning_rate, variable.dtype))
+        self._step(
+            variable, ops.cast(gradient, variable.dtype), ops.cast(learning_rate, variable.dtype)
+        )
 
 
 @keras.saving.register_keras_serializable("sweepyard")
 class ProximalAdagrad(_Proximal):
     """AdaGrad with a proximal step for the penalties, each weight at its own rate.
 
-    Duchi, Hazan and Singer, Adaptive Subgradient Methods for Online Learning and Stochastic Optimization, JMLR 12,
-    2011, section 5 (composite mirror descent); the arithmetic equals TensorFlow's ApplyProximalAdagrad.
+    Duchi, Hazan and Singer, Adaptive Subgradient Methods for Online Learning and Stochastic
+    Optimization, JMLR 12, 2011, section 5 (composite mirror descent); the arithmetic equals
+    TensorFlow's ApplyProximalAdagrad.
     """
 
     def __init__(
@@ -80,7 +87,9 @@ class ProximalAdagrad(_Proximal):
         l2_regularization_strength: float = 0.0,
         **options: Any,
     ) -> None:
-        super().__init__(learning_rate, l1_regularization_strength, l2_regularization_strength, **options)
+        super().__init__(
+            learning_rate, l1_regularization_strength, l2_regularization_strength, **options
+        )
         self.initial_accumulator_value = initial_accumulator_value
 
     def build(self, variables: list[keras.Variable]) -> None:
@@ -88,13 +97,16 @@ class ProximalAdagrad(_Proximal):
             return
         super().build(variables)
         start = keras.initializers.Constant(self.initial_accumulator_value)
-        self._accumulators = self.add_optimizer_variables(variables, "accumulator", initializer=start)
+        self._accumulators = self.add_optimizer_variables(
+            variables, "accumulator", initializer=start
+        )
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
         gradient = ops.cast(gradient, variable.dtype)
         accumulator = self._accumulators[self._get_variable_index(variable)]
         self.assign_add(accumulator, ops.square(gradient))
-        # Not below 1e-30, because a weight without gradients and an accumulator of 0 must stay unchanged.
+        # Not below 1e-30, because a weight without gradients and an accumulator of 0 must stay
+        # unchanged.
         rate = ops.cast(learning_rate, variable.dtype) * ops.rsqrt(ops.maximum(accumulator, 1e-30))
         self._step(variable, gradient, rate)
 

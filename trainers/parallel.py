@@ -1,7 +1,7 @@
 """Number of devices of a training, and the batch size and learning rate over all of them.
 
-`gpus` and `ranks` are numbers per node. Each node has one process, or one per rank; each GPU gets an equal share of
-every batch.
+`gpus` and `ranks` are numbers per node. Each node has one process, or one per rank; each GPU gets
+an equal share of every batch.
 """
 
 from typing import Any
@@ -38,8 +38,8 @@ def batch_size(cfg: Any) -> int:
 def lr_factor(cfg: Any) -> float:
     """Return the factor of lr: batch / lr_batch_size (linear), or its square root (sqrt).
 
-    Linear: Goyal et al., Accurate, Large Minibatch SGD, 2017. Square root, which keeps the variance of a step:
-    Krizhevsky, One weird trick for parallelizing convolutional neural networks, 2014.
+    Linear: Goyal et al., Accurate, Large Minibatch SGD, 2017. Square root, which keeps the variance
+    of a step: Krizhevsky, One weird trick for parallelizing convolutional neural networks, 2014.
     """
     power = LR_SCALING[cfg.lr_scaling]
     return float((batch_size(cfg) / cfg.lr_batch_size) ** power) if power else 1.0

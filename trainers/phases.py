@@ -1,6 +1,8 @@
-"""The phases of a training: first only the head of a known network, then its base too, at another learning rate.
+"""The phases of a training: first only the head of a known network, then its base too, at another
+learning rate.
 
-Each phase has its own compiled passes and its own optimizer, because both depend on which layers are frozen.
+Each phase has its own compiled passes and its own optimizer, because both depend on which layers
+are frozen.
 """
 
 from dataclasses import dataclass
@@ -21,7 +23,8 @@ class Phase:
     first: int  # first epoch of the phase, counted from 0
     end: int  # first epoch after the phase
     lr: float
-    trainable: bool | int  # trainable part of the base: all, nothing, or the number of its last layers
+    # trainable part of the base: all, nothing, or the number of its last layers
+    trainable: bool | int
 
 
 def phases(cfg: Any, plan: Plan) -> list[Phase]:
@@ -31,15 +34,18 @@ def phases(cfg: Any, plan: Plan) -> list[Phase]:
     head = int(cfg.model.get("head_epochs") or 0)
     if not head or head >= plan.epochs:
         return [Phase(1, 0, plan.epochs, lr, fine_tune if not head else False)]
-    second = Phase(2, head, plan.epochs, lr_factor(cfg) * (cfg.model.get("fine_tune_lr") or cfg.lr), fine_tune)
+    second = Phase(
+        2, head, plan.epochs, lr_factor(cfg) * (cfg.model.get("fine_tune_lr") or cfg.lr), fine_tune
+    )
     return [Phase(1, 0, head, lr, False), second]
 
 
 def freeze(model: keras.Model, phase: Phase, pretrained: bool) -> None:
-    """Freeze the layers of the model's base that do not learn in `phase`. Without a base, all layers learn.
+    """Freeze the layers of the model's base that do not learn in `phase`. Without a base, all
+    layers learn.
 
-    In a pretrained base all batch normalization stays frozen, because a few small batches would spoil its statistics
-    (Keras' guide to transfer learning).
+    In a pretrained base all batch normalization stays frozen, because a few small batches would
+    spoil its statistics (Keras' guide to transfer learning).
     """
     base = base_of(model)
     if base is None:

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 _START_UP_LINES = (
-    "WARNING: All log messages before absl::InitializeLog|I0000 |To enable the following instructions: |"
-    ".*(Unable to register cu[A-Za-z]+ factory|TF-TRT Warning: Could not find TensorRT)"
+    "WARNING: All log messages before absl::InitializeLog|I0000 |To enable the following"
+    " instructions: |.*(Unable to register cu[A-Za-z]+ factory|TF-TRT Warning: Could not find"
+    " TensorRT)"
 )
 _NO_GPU_LINES = "[EW]0000 .*failed call to cuInit"
 
@@ -26,7 +27,9 @@ def drop_lines(pattern: str) -> Iterator[None]:
     original_stderr = os.dup(2)
     command = ["grep", "--text", "--line-buffered", "-vE", f"^({pattern})"]
     try:
-        grep = subprocess.Popen(command, stdin=read_end, stdout=original_stderr, start_new_session=True)
+        grep = subprocess.Popen(
+            command, stdin=read_end, stdout=original_stderr, start_new_session=True
+        )
     except OSError:  # no grep, or no room for a process: nothing is dropped
         grep = None
     else:

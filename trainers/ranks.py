@@ -14,14 +14,21 @@ _POLL_S = 1.0
 
 @contextmanager
 def detect_lost_ranks(size: int) -> Iterator[None]:
-    """Raise RankLost in place of the error that TensorFlow raises if one of several ranks is lost."""
+    """Raise RankLost in place of the error that TensorFlow raises if one of several ranks is
+    lost."""
     try:
         yield
     except tf.errors.OpError as error:
         text = str(error)
         errors = tf.errors
-        gone = (errors.UnavailableError, errors.AbortedError, errors.CancelledError, errors.DeadlineExceededError)
-        port_taken = "Could not start gRPC server" in text  # by another process, after the port was chosen
+        gone = (
+            errors.UnavailableError,
+            errors.AbortedError,
+            errors.CancelledError,
+            errors.DeadlineExceededError,
+        )
+        # by another process, after the port was chosen
+        port_taken = "Could not start gRPC server" in text
         if size == 1 or not (isinstance(error, gone) or port_taken):
             raise
         details = text.partition("Collective ops is aborted by: ")[2] or text
@@ -30,14 +37,16 @@ def detect_lost_ranks(size: int) -> Iterator[None]:
 
 
 class Watchdog:
-    """Ends this process, and so the attempt, if `steps` does not change for too long inside the context.
+    """Ends this process, and so the attempt, if `steps` does not change for too long inside the
+    context.
 
-    TensorFlow waits without a time limit for a rank that hangs. Its timeout_seconds is no alternative, because each
-    collective then leaves two threads that sleep until the timeout.
+    TensorFlow waits without a time limit for a rank that hangs. Its timeout_seconds is no
+    alternative, because each collective then leaves two threads that sleep until the timeout.
     """
 
     def __init__(self, trial: Trial) -> None:
-        self.steps: tf.Variable | None = None  # number of steps of this rank; None before a strategy exists
+        # number of steps of this rank; None before a strategy exists
+        self.steps: tf.Variable | None = None
         self._trial = trial
         self._entered_at: float | None = None
         if trial.world.size > 1:
@@ -64,6 +73,6 @@ class Watchdog:
                 changed_at = time.monotonic()
             if time.monotonic() - max(changed_at, entered_at) > world.timeout_s:
                 self._trial.abandon(
-                    f"one of {world.size} ranks hangs: none took a step after step {count} for longer than "
-                    f"rank_timeout_s={world.timeout_s:g}"
+                    f"one of {world.size} ranks hangs: none took a step after step {count} for"
+                    f" longer than rank_timeout_s={world.timeout_s:g}"
                 )

@@ -11,7 +11,8 @@ TOLERANCE = 0.01
 
 
 def epochs_to_stable(values: Sequence[float]) -> int | None:
-    """Return the first epoch (from 1) from which the mean of the last 3 epochs stays within 1% of its final value.
+    """Return the first epoch (from 1) from which the mean of the last 3 epochs stays within 1% of
+    its final value.
 
     Returns None for fewer than three epochs.
     """
@@ -23,11 +24,17 @@ def epochs_to_stable(values: Sequence[float]) -> int | None:
 
 
 def convergence_metrics(
-    values: Sequence[float], seconds: Sequence[float], best_epoch: int, target: float | None, higher_is_better: bool
+    values: Sequence[float],
+    seconds: Sequence[float],
+    best_epoch: int,
+    target: float | None,
+    higher_is_better: bool,
 ) -> dict[str, float]:
-    """Return time_to_best, epochs_to_stable, time_to_stable, epochs_to_target and time_to_target, as far as they exist.
+    """Return time_to_best, epochs_to_stable, time_to_stable, epochs_to_target and time_to_target,
+    as far as they exist.
 
-    `values` and `seconds` have one element per epoch; times (s) count from the start of the first epoch.
+    `values` and `seconds` have one element per epoch; times (s) count from the start of the first
+    epoch.
     """
     elapsed = np.cumsum(seconds)
     metrics: dict[str, float] = {}

@@ -1,6 +1,8 @@
-"""Calls of a function in a forked process, which detect whether the process ran out of memory, however it died.
+"""Calls of a function in a forked process, which detect whether the process ran out of memory,
+however it died.
 
-The caller may have imported TensorFlow but must not have run it, because a started runtime survives no fork.
+The caller may have imported TensorFlow but must not have run it, because a started runtime survives
+no fork.
 """
 
 import math
@@ -23,13 +25,14 @@ from sweeps.trial.machine import memory
 Result = TypeVar("Result")
 
 USABLE_FRACTION = 0.95
-"""Fraction of the memory limit at which the process is killed: before the launcher, which polls less often, ends the
-trial.
+"""Fraction of the memory limit at which the process is killed: before the launcher, which polls
+less often, ends the trial.
 """
 POLL_S = 0.02
 EXIT_TIMEOUT_S = 10.0
 CRASHES = (signal.SIGSEGV, signal.SIGABRT)
-"""Signals that end a process whose failed allocation was not checked (ResNet50V2 under RLIMIT_AS and RLIMIT_DATA)."""
+"""Signals that end a process whose failed allocation was not checked (ResNet50V2 under RLIMIT_AS
+and RLIMIT_DATA)."""
 
 _FORK = multiprocessing.get_context("fork")
 
@@ -39,15 +42,19 @@ class OutOfMemory(MemoryError):
 
 
 def run_in_subprocess(
-    work: Callable[[], Result], limit_gb: float | None = None, timeout_s: float = math.inf, log: Path | None = None
+    work: Callable[[], Result],
+    limit_gb: float | None = None,
+    timeout_s: float = math.inf,
+    log: Path | None = None,
 ) -> Result:
     """Call `work` in a fork of this process and return its result.
 
-    limit_gb: memory that this process and the fork may use together; shared pages count once.
-    log: file to which stdout and stderr of the fork are appended; None: the fork inherits those of this process.
+    limit_gb: memory that this process and the fork may use together; shared pages count once. log:
+    file to which stdout and stderr of the fork are appended; None: the fork inherits those of this
+    process.
 
-    Raises OutOfMemory; TimeoutError after `timeout_s` seconds; RuntimeError with the text of any other exception, or
-    with the signal or exit code of the fork.
+    Raises OutOfMemory; TimeoutError after `timeout_s` seconds; RuntimeError with the text of any
+    other exception, or with the signal or exit code of the fork.
     """
     usable_gb = math.inf if limit_gb is None else USABLE_FRACTION * limit_gb
     kill_count = _count_oom_kills()
@@ -60,8 +67,13 @@ def run_in_subprocess(
     too_long = TimeoutError(f"it took longer than {timeout_s:g} s")
     try:
         while not receiver.poll(POLL_S):
-            if memory.used_gb(pids) > usable_gb and memory.used_gb(pids, shared_once=True) > usable_gb:
-                raise OutOfMemory(f"it reached {USABLE_FRACTION:.0%} of hydra.launcher.mem_gb={limit_gb:g}")
+            if (
+                memory.used_gb(pids) > usable_gb
+                and memory.used_gb(pids, shared_once=True) > usable_gb
+            ):
+                raise OutOfMemory(
+                    f"it reached {USABLE_FRACTION:.0%} of hydra.launcher.mem_gb={limit_gb:g}"
+                )
             if time.monotonic() > deadline:
                 raise too_long
         result, error = receiver.recv()
@@ -81,15 +93,22 @@ def run_in_subprocess(
 
 
 def peak_gb() -> float:
-    """Return the peak memory of this process in GB; of a page shared by n processes it counts 1/n."""
+    """Return the peak memory of this process in GB; of a page shared by n processes it counts
+    1/n."""
     usage = psutil.Process().memory_full_info()
-    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - usage.rss + usage.pss) / 1e9
+    return (
+        float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - usage.rss + usage.pss)
+        / 1e9
+    )
 
 
 def cap_data(limit_gb: float) -> None:
-    """Set RLIMIT_DATA to `limit_gb` above present use, because one large allocation could outrun the polling."""
+    """Set RLIMIT_DATA to `limit_gb` above present use, because one large allocation could outrun
+    the polling."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (psutil.Process().memory_info().data + int(limit_gb * 1e9), hard))
+    resource.setrlimit(
+        resource.RLIMIT_DATA, (psutil.Process().memory_info().data + int(limit_gb * 1e9), hard)
+    )
 
 
 def _send_result(work: Callable[[], Any], sender: Connection, log: Path | None) -> None:
@@ -102,7 +121,8 @@ def _send_result(work: Callable[[], Any], sender: Connection, log: Path | None) 
         sender.send((work(), None))
     except Exception as error:
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))  # because the report needs memory too
+        # because the report needs memory too
+        resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
         traceback.print_exc()
         is_memory_error = memory.OUT_OF_MEMORY & {kind.__name__ for kind in type(error).__mro__}
         text = f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]
@@ -110,7 +130,8 @@ def _send_result(work: Callable[[], Any], sender: Connection, log: Path | None) 
 
 
 def _explain_exit(code: int, kill_count: int | None) -> Exception:
-    """Return the error for a process without a result; `code` is its exit code, or minus the signal that killed it."""
+    """Return the error for a process without a result; `code` is its exit code, or minus the signal
+    that killed it."""
     signal_name = signal.strsignal(-code) if code < 0 else ""
     if -code in CRASHES:
         return OutOfMemory(f"its process crashed ({signal_name})")
@@ -122,7 +143,8 @@ def _explain_exit(code: int, kill_count: int | None) -> Exception:
 
 
 def _count_oom_kills() -> int | None:
-    """Return how many processes the kernel has killed for memory since boot; None if the kernel does not report it."""
+    """Return how many processes the kernel has killed for memory since boot; None if the kernel
+    does not report it."""
     try:
         match = re.search(r"^oom_kill (\d+)", Path("/proc/vmstat").read_text(), re.MULTILINE)
     except OSError:

@@ -31,17 +31,19 @@ from trainers.stability import convergence_metrics
 
 
 def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
-    """Train as `cfg` (trainers/config/schema.py) describes; resume from the trial's checkpoint if it has one.
+    """Train as `cfg` (trainers/config/schema.py) describes; resume from the trial's checkpoint if
+    it has one.
 
-    Each epoch, counted from 1, reports loss, val_loss, learning_rate, epoch_time (s, with validation) and
-    images_per_second (without validation); in a classification also accuracy and val_accuracy (0..1). With
-    trainer.report_every_steps, steps of the training are reported in place of epochs: trainers/epoch_parts.py.
+    Each epoch, counted from 1, reports loss, val_loss, learning_rate, epoch_time (s, with
+    validation) and images_per_second (without validation); in a classification also accuracy and
+    val_accuracy (0..1). With trainer.report_every_steps, steps of the training are reported in
+    place of epochs: trainers/epoch_parts.py.
 
-    Returns the metrics of the best epoch (highest val_accuracy, or lowest val_loss in a regression), best_epoch, as
-    epoch_time the median of all epochs but the first, test_loss and test_accuracy of the final weights, and the
-    metrics of trainers/stability.py; for a line also its weight, bias, mse and r2. If the trial should stop, a
-    checkpoint is written and only the best epoch is returned.
-    All ranks return the same; only the chief writes files.
+    Returns the metrics of the best epoch (highest val_accuracy, or lowest val_loss in a
+    regression), best_epoch, as epoch_time the median of all epochs but the first, test_loss and
+    test_accuracy of the final weights, and the metrics of trainers/stability.py; for a line also
+    its weight, bias, mse and r2. If the trial should stop, a checkpoint is written and only the
+    best epoch is returned. All ranks return the same; only the chief writes files.
 
     Raises:
         Diverged: a loss is NaN or infinite; the epoch is reported.
@@ -49,11 +51,12 @@ def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     """
     if trial.world.size != cfg.nodes * cfg.ranks:
         raise ValueError(
-            f"nodes={cfg.nodes} ranks={cfg.ranks}: {cfg.nodes * cfg.ranks} processes are needed, but this trial has "
-            f"{trial.world.size}.\n"
-            f"Use a launcher, which starts them: python sweep.py -m nodes={cfg.nodes} ranks={cfg.ranks}"
+            f"nodes={cfg.nodes} ranks={cfg.ranks}: {cfg.nodes * cfg.ranks} processes are needed,"
+            f" but this trial has {trial.world.size}.\nUse a launcher, which starts them: python"
+            f" sweep.py -m nodes={cfg.nodes} ranks={cfg.ranks}"
         )
-    # Resolved here, because a section that is passed on alone cannot resolve references to other sections.
+    # Resolved here, because a section that is passed on alone cannot resolve references to other
+    # sections.
     OmegaConf.resolve(cfg)
     with detect_lost_ranks(trial.world.size):
         return _train(cfg, trial)
@@ -62,7 +65,8 @@ def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
 def _train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     devices = distribution.claim_gpus(cfg.gpus)
     if not devices:
-        # Disabled because it takes a tenth of a second and, on a CPU, makes none of these models faster.
+        # Disabled because it takes a tenth of a second and, on a CPU, makes none of these models
+        # faster.
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     task = cfg.dataset.get("task") or cfg.loss.get("task")
     watchdog = Watchdog(trial)
@@ -106,11 +110,14 @@ def _train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
 
 
 def _save_model(training: "_Training", task: str) -> None:
-    """Save the model in the trial's folder and, if it predicts classes, record its confusion matrix."""
+    """Save the model in the trial's folder and, if it predicts classes, record its confusion
+    matrix."""
     trial = training.trial
     dataset = training.dataset
     shape = dataset.x.shape[1:]
-    model = networks.save(training.model, training.best_weights, trial.folder / "model", shape, dataset.outputs)
+    model = networks.save(
+        training.model, training.best_weights, trial.folder / "model", shape, dataset.outputs
+    )
     if task == "classification":
         confusion.record(trial, model, dataset)
 
@@ -129,13 +136,16 @@ class _Training:
     stopped: bool = False
 
     def __post_init__(self) -> None:
-        self.progress, self.best_weights = (self.saved.progress, self.saved.best) if self.saved else (Progress(), None)
+        self.progress, self.best_weights = (
+            (self.saved.progress, self.saved.best) if self.saved else (Progress(), None)
+        )
         self._saved_at = time.monotonic()
         self._is_seeded = False
 
     @property
     def median_epoch_s(self) -> float:
-        """Return the median duration of the epochs, without the first one, in which TensorFlow traces."""
+        """Return the median duration of the epochs, without the first one, in which TensorFlow
+        traces."""
         durations = [seconds for _, seconds in self.progress.history]
         return median(durations[1:] or durations)
 
@@ -145,7 +155,8 @@ class _Training:
         return {**self.progress.best, "best_epoch": self.progress.best_epoch}
 
     def run(self, phase: Phase) -> Evaluate:
-        """Train the rest of a phase, unless the trial should stop, and return the function that evaluates the model."""
+        """Train the rest of a phase, unless the trial should stop, and return the function that
+        evaluates the model."""
         self.progress.phase = phase.number
         with self.model.distribute_strategy.scope(), self.watchdog:
             compile_for(self.model, self.cfg, self.dataset, self.planned, phase)
@@ -155,10 +166,15 @@ class _Training:
         if not self._is_seeded:
             distribution.seed_dropout_by_replica(self.model)
             self._is_seeded = True
-        with self.watchdog:  # because ranks wait for each other when they create their metrics' variables
-            train_pass, evaluate = compile_passes(self.model, self.dataset, self.cfg.seed, self.watchdog.steps)
+        # because ranks wait for each other when they create their metrics' variables
+        with self.watchdog:
+            train_pass, evaluate = compile_passes(
+                self.model, self.dataset, self.cfg.seed, self.watchdog.steps
+            )
         is_last = phase.end == self.planned.epochs
-        while self.progress.epoch < phase.end and not (is_last and _has_stalled(self.progress, phase, self.cfg)):
+        while self.progress.epoch < phase.end and not (
+            is_last and _has_stalled(self.progress, phase, self.cfg)
+        ):
             self._run_epoch(train_pass, evaluate)
             if self.stopped:  # within an epoch, where no checkpoint is written
                 return evaluate
@@ -166,7 +182,9 @@ class _Training:
             interval_s = self.cfg.trainer.get("checkpoint_interval_s", 10.0)
             due = self.stopped or time.monotonic() - self._saved_at >= interval_s
             if due and self.trial.world.is_chief:
-                checkpoint.save(self.trial.checkpoint_folder, self.progress, self.model, self.best_weights)
+                checkpoint.save(
+                    self.trial.checkpoint_folder, self.progress, self.model, self.best_weights
+                )
                 self._saved_at = time.monotonic()
             if self.stopped:
                 return evaluate
@@ -179,7 +197,9 @@ class _Training:
         progress = self.progress
         dataset = self.dataset
         rate = float(self.model.optimizer.learning_rate.numpy())  # at the start of the epoch
-        order = dataset.order(self.cfg.seed, progress.epoch + 1)[: self.planned.images[progress.epoch]]
+        order = dataset.order(self.cfg.seed, progress.epoch + 1)[
+            : self.planned.images[progress.epoch]
+        ]
         batch_size = self.planned.batch_sizes[progress.epoch]
         steps = self.planned.steps[progress.epoch]
         progress.epoch += 1
@@ -187,7 +207,9 @@ class _Training:
         parts = []
         with self.watchdog:
             call_s = CALL_S if self.trial.world.size == 1 else CALL_OF_RANKS_S
-            for part in train_parts(train_pass, order, batch_size, progress.epoch, *self._intervals, call_s):
+            for part in train_parts(
+                train_pass, order, batch_size, progress.epoch, *self._intervals, call_s
+            ):
                 parts.append(part)
                 if part.end < steps:
                     self._report_within_epoch(part, evaluate)
@@ -209,7 +231,9 @@ class _Training:
     @property
     def _intervals(self) -> tuple[int | None, int | None]:
         """Return the steps between reports, and between validations, within an epoch."""
-        return self.cfg.trainer.get("report_every_steps"), self.cfg.trainer.get("validate_every_steps")
+        return self.cfg.trainer.get("report_every_steps"), self.cfg.trainer.get(
+            "validate_every_steps"
+        )
 
     def _validate(self, evaluate: Evaluate) -> dict[str, float]:
         distribution.average_statistics(self.model)
@@ -221,11 +245,14 @@ class _Training:
         """Report a part that does not end the epoch. The trial may stop after a validation."""
         _, validates_every = self._intervals
         is_validated = validates_every is not None and part.end % validates_every == 0
-        self._report({**part.metrics, **(self._validate(evaluate) if is_validated else {})}, part.end)
+        self._report(
+            {**part.metrics, **(self._validate(evaluate) if is_validated else {})}, part.end
+        )
         self.stopped = is_validated and self.trial.should_stop()
 
     def _report(self, metrics: dict[str, float], steps: int) -> None:
-        """Report metrics after `steps` of the epoch; by epoch, or by step of the training. Raises Diverged."""
+        """Report metrics after `steps` of the epoch; by epoch, or by step of the training. Raises
+        Diverged."""
         planned = self.planned
         epoch = self.progress.epoch
         if self.cfg.trainer.get("report_every_steps") is None:
@@ -233,13 +260,19 @@ class _Training:
         else:
             at = {"epoch": epoch - 1 + steps / planned.steps_of_whole[epoch - 1]}
             step = sum(planned.steps[: epoch - 1]) + steps
-            self.trial.report({**metrics, **at}, step=step, partial=steps < planned.steps[epoch - 1])
+            self.trial.report(
+                {**metrics, **at}, step=step, partial=steps < planned.steps[epoch - 1]
+            )
         _check_finite(metrics, epoch)
 
 
 def _describe(cfg: DictConfig, planned: Plan) -> str:
     devices = f", shared by {device_settings(cfg)}" if replicas(cfg) > 1 else ""
-    lr = f"; lr {cfg.lr:g} becomes {effective_lr(cfg):g} ({cfg.lr_scaling})" if effective_lr(cfg) != cfg.lr else ""
+    lr = (
+        f"; lr {cfg.lr:g} becomes {effective_lr(cfg):g} ({cfg.lr_scaling})"
+        if effective_lr(cfg) != cfg.lr
+        else ""
+    )
     unit = "an epoch" if cfg.trainer.get("report_every_steps") is None else "a batch"
     return f"{planned}{devices}{lr}. In the lines below a step is {unit}"
 
@@ -258,7 +291,8 @@ def _check_finite(metrics: dict[str, float], epoch: int) -> None:
 
 
 def _criterion(metrics: dict[str, float]) -> str:
-    """Return the name of the metric that decides which epoch is best; the training loss if validation=none."""
+    """Return the name of the metric that decides which epoch is best; the training loss if
+    validation=none."""
     return next(name for name in ("val_accuracy", "val_loss", "loss") if name in metrics)
 
 
@@ -270,7 +304,9 @@ def _is_better(metrics: dict[str, float], best: dict[str, float]) -> bool:
 
 def _has_stalled(progress: Progress, phase: Phase, cfg: DictConfig) -> bool:
     patience = cfg.trainer.get("early_stopping_patience")
-    return patience is not None and progress.epoch - max(progress.best_epoch, phase.first) >= patience
+    return (
+        patience is not None and progress.epoch - max(progress.best_epoch, phase.first) >= patience
+    )
 
 
 def _convergence_metrics(progress: Progress, cfg: DictConfig) -> dict[str, float]:

@@ -21,18 +21,24 @@ from sweeps.record.trial_config import read_overrides
 from sweeps.space.space import text_of
 
 EXPERIMENT = "experiment/best.yaml"
-"""The path below the study's folder: with that folder as `--config-dir`, Hydra finds `experiment=best`."""
+"""The path below the study's folder: with that folder as `--config-dir`, Hydra finds
+`experiment=best`."""
 _GROUP = "experiment"
 
 
 def choose_trial(study: StudySnapshot, number: int | None) -> TrialRecord:
-    """Return the trial of this number, by default the best trial, or the first seed of the best configuration.
+    """Return the trial of this number, by default the best trial, or the first seed of the best
+    configuration.
 
     Raises UserError if the trial has no result.
     """
     if number is None:
         mean = configurations.best(study)
-        trial = next(trial for trial in [*mean.rows, *mean.raced] if trial.result) if mean else study.best()
+        trial = (
+            next(trial for trial in [*mean.rows, *mean.raced] if trial.result)
+            if mean
+            else study.best()
+        )
     else:
         trial = next((trial for trial in study.rows if trial.number == number), None)
     if trial is None or not trial.objective:
@@ -40,33 +46,39 @@ def choose_trial(study: StudySnapshot, number: int | None) -> TrialRecord:
         best_numbers = ", ".join(str(trial.number) for trial in study.top(5))
         choice = f"Choose a trial with a result, best first: {best_numbers}"
         reason = f"Show the reason: {sweeps_line('status', study.folder)}"
-        raise UserError(f"study {study.name} has no {missing}.\n{choice if best_numbers else reason}")
+        raise UserError(
+            f"study {study.name} has no {missing}.\n{choice if best_numbers else reason}"
+        )
     return trial
 
 
 def command(definition: Definition, trial: TrialRecord) -> list[str]:
-    """Return the words that train this trial again: in this process, or by the launcher that it needs."""
+    """Return the words that train this trial again: in this process, or by the launcher that it
+    needs."""
     return rebuild_command(definition, overrides_of(definition, trial), needs_launcher(trial))
 
 
 def rebuild_command(
     definition: Definition, overrides: Sequence[str], multirun: bool, flags: Sequence[str] = ()
 ) -> list[str]:
-    """Return the words of a command with these overrides: a single run, or with `multirun` a study of one trial."""
+    """Return the words of a command with these overrides: a single run, or with `multirun` a study
+    of one trial."""
     settings = (*SINGLE_RUN_SETTINGS, "max_attempts") if multirun else SINGLE_RUN_SETTINGS
     program, hydra, had_flag = _split_command(definition, settings)
     chose_sweeper = any(word.startswith("hydra/sweeper=") for word in definition.command)
     if multirun:
         mode = ["-m", "hydra/sweeper=grid"]
     elif chose_sweeper and any(map(_is_sweeper, hydra)):
-        mode = ["hydra/sweeper=grid", "hydra.mode=RUN"]  # because the app's default sweeper may lack these settings
+        # because the app's default sweeper may lack these settings
+        mode = ["hydra/sweeper=grid", "hydra.mode=RUN"]
     else:
         mode = [] if had_flag else ["hydra.mode=RUN"]
     return [*program, *flags, *mode, *hydra, *overrides]
 
 
 def overrides_of(definition: Definition, trial: TrialRecord) -> list[str]:
-    """Return every override of the trial: the fixed ones, which all trials share, and its params."""
+    """Return every override of the trial: the fixed ones, which all trials share, and its
+    params."""
     if words := read_overrides(trial.folder):
         return words
     swept = {key(name.partition(" under ")[0]) for name in definition.parameters}
@@ -80,11 +92,14 @@ def key(word: str) -> str:
     return word.partition("=")[0].lstrip("+~")
 
 
-def write_experiment(definition: Definition, trial: TrialRecord, study: Path, writes: bool = True) -> list[str]:
-    """Write the trial as a configuration, if `writes`, and return the words of the command that trains from it.
+def write_experiment(
+    definition: Definition, trial: TrialRecord, study: Path, writes: bool = True
+) -> list[str]:
+    """Write the trial as a configuration, if `writes`, and return the words of the command that
+    trains from it.
 
-    Raises UserError if the trial's files do not show which of its overrides choose config groups, or if the app has
-    a configuration of this name.
+    Raises UserError if the trial's files do not show which of its overrides choose config groups,
+    or if the app has a configuration of this name.
     """
     overrides = overrides_of(definition, trial)
     try:
@@ -94,10 +109,14 @@ def write_experiment(definition: Definition, trial: TrialRecord, study: Path, wr
         sources = runtime.get("config_sources", [])
         folders = [Path(source["path"]) for source in sources if source["provider"] == "main"]
     except (OSError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
-        raise UserError(f"trial {trial.number} cannot be written as {EXPERIMENT}: {error!r}") from error
+        raise UserError(
+            f"trial {trial.number} cannot be written as {EXPERIMENT}: {error!r}"
+        ) from error
     for folder in folders:
         if (folder / EXPERIMENT).exists():  # which Hydra finds first
-            raise UserError(f"experiment=best: the app has its own {folder / EXPERIMENT}.\nRename that file")
+            raise UserError(
+                f"experiment=best: the app has its own {folder / EXPERIMENT}.\nRename that file"
+            )
     if writes:
         (study / EXPERIMENT).parent.mkdir(exist_ok=True)
         header = f"# @package _global_\n# Trial {trial.number} of study {study.name}\n"
@@ -107,11 +126,13 @@ def write_experiment(definition: Definition, trial: TrialRecord, study: Path, wr
 
 
 def _choose_experiment(overrides: Sequence[str], choices: dict[str, Any]) -> list[str]:
-    """Return the words that choose the configuration, with a plus unless the app's defaults have the group."""
+    """Return the words that choose the configuration, with a plus unless the app's defaults have
+    the group."""
     is_added = any(word.startswith("+") and key(word) == _GROUP for word in overrides)
     if is_added or _GROUP not in choices:
         return [f"+{_GROUP}=best"]
-    # With the values again, because what follows the experiment in the app's defaults would change them.
+    # With the values again, because what follows the experiment in the app's defaults would change
+    # them.
     words = [f"{_GROUP}=best"]
     for word in overrides:
         adds = word.startswith("+")
@@ -123,7 +144,8 @@ def _choose_experiment(overrides: Sequence[str], choices: dict[str, Any]) -> lis
 
 
 def experiment(overrides: Sequence[str], choices: dict[str, Any]) -> str:
-    """Return overrides as the YAML of a config in the package _global_, which includes the chosen experiment.
+    """Return overrides as the YAML of a config in the package _global_, which includes the chosen
+    experiment.
 
     Raises ValueError if an override removes a key.
     """
@@ -154,15 +176,20 @@ def experiment(overrides: Sequence[str], choices: dict[str, Any]) -> str:
 
 def line(words: Sequence[str], working_folder: str) -> str:
     """Return words as a command to type in the current folder."""
-    change_folder = [] if Path(working_folder) == Path.cwd() else [f"cd {shlex.quote(working_folder)} &&"]
+    change_folder = (
+        [] if Path(working_folder) == Path.cwd() else [f"cd {shlex.quote(working_folder)} &&"]
+    )
     return " ".join([*change_folder, shlex.join(words)])
 
 
-def _split_command(definition: Definition, settings: Collection[str]) -> tuple[list[str], list[str], bool]:
-    """Return parts of the command that started the study: the program, Hydra's overrides, and whether it had -m.
+def _split_command(
+    definition: Definition, settings: Collection[str]
+) -> tuple[list[str], list[str], bool]:
+    """Return parts of the command that started the study: the program, Hydra's overrides, and
+    whether it had -m.
 
-    The program includes its flags. Overrides that choose what to try are omitted; of the sweeper's settings only
-    `settings` are returned.
+    The program includes its flags. Overrides that choose what to try are omitted; of the sweeper's
+    settings only `settings` are returned.
     """
     words = definition.command
     end = 1
@@ -170,8 +197,15 @@ def _split_command(definition: Definition, settings: Collection[str]) -> tuple[l
         end += 1
     end += 2 if words[end] == "-m" else 1
     multirun = ("-m", "--multirun")
-    program = [*words[:end], *(word for word in words[end:] if not _is_override(word) and word not in multirun)]
-    hydra = [word for word in words[end:] if _is_override(word) and _is_hydra(word) and _is_reusable(word, settings)]
+    program = [
+        *words[:end],
+        *(word for word in words[end:] if not _is_override(word) and word not in multirun),
+    ]
+    hydra = [
+        word
+        for word in words[end:]
+        if _is_override(word) and _is_hydra(word) and _is_reusable(word, settings)
+    ]
     return program, hydra, any(word in multirun for word in words[end:])
 
 
@@ -199,7 +233,8 @@ def _read_hydra(trial: TrialRecord) -> Any:
 
 
 def needs_launcher(trial: TrialRecord) -> bool:
-    """Return whether the trial ran on another machine or in several processes, which a single run cannot do."""
+    """Return whether the trial ran on another machine or in several processes, which a single run
+    cannot do."""
     with suppress(OSError, KeyError, TypeError, ValueError, yaml.YAMLError):
         launcher = _read_hydra(trial)["launcher"]
         several = int(launcher.get("nodes") or 1) * int(launcher.get("tasks_per_node") or 1) > 1

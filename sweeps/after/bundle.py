@@ -1,4 +1,5 @@
-"""A bundle: one zip with a study's results and all that is needed to run the study again on another machine.
+"""A bundle: one zip with a study's results and all that is needed to run the study again on another
+machine.
 
 NAME/bundle.json      the command, and the folder below app/ in which it is typed
 NAME/README.md        the methods of the study in words
@@ -33,13 +34,33 @@ from sweeps.study.folder.code import Code
 _FILE = "bundle.json"
 _APP = "app"
 _STUDY = "study"
-_OF_STUDY = ("*.json", "*.jsonl", "*.yaml", "*.csv", "done", "code/*/code.json", "code/*/diff.patch")
-_OF_TRIAL = ("*.json", "*.jsonl", ".hydra/*.yaml", "attempts/*/began", "attempts/*/*.json", "attempts/*/*.jsonl")
+_OF_STUDY = (
+    "*.json",
+    "*.jsonl",
+    "*.yaml",
+    "*.csv",
+    "done",
+    "code/*/code.json",
+    "code/*/diff.patch",
+)
+_OF_TRIAL = (
+    "*.json",
+    "*.jsonl",
+    ".hydra/*.yaml",
+    "attempts/*/began",
+    "attempts/*/*.json",
+    "attempts/*/*.jsonl",
+)
 _OF_THIS_MACHINE = {"tracking.json", "driver_status.json"}
 _MOST_BYTES = 2_000_000  # of a file other than a module
 _MOST_OF_RECORD = 100_000_000  # bytes of a file of the study's record, or of a module
 _MOST_UNPACKED = 10_000_000_000  # bytes of all files
-_LEFT_OUT = ("hydra.sweep.dir", "hydra.sweep.subdir", "hydra.sweeper.storage", "hydra.sweeper.extend")
+_LEFT_OUT = (
+    "hydra.sweep.dir",
+    "hydra.sweep.subdir",
+    "hydra.sweeper.storage",
+    "hydra.sweeper.extend",
+)
 """Settings that lead out of the bundle's folder, or to the former study."""
 
 
@@ -52,8 +73,11 @@ class Bundle:
     folder: str = "."  # where the command is typed, below app/
 
 
-def pack(study: StudySnapshot, definition: Definition, others: Mapping[str, Path | str], output: Path) -> list[str]:
-    """Write the bundle of a study, and `others`: files or texts by their paths in the bundle. Return what it lacks.
+def pack(
+    study: StudySnapshot, definition: Definition, others: Mapping[str, Path | str], output: Path
+) -> list[str]:
+    """Write the bundle of a study, and `others`: files or texts by their paths in the bundle.
+    Return what it lacks.
 
     Raises UserError if the study's code was not saved, or its app is no longer in its place.
     """
@@ -66,7 +90,11 @@ def pack(study: StudySnapshot, definition: Definition, others: Mapping[str, Path
         path = file.relative_to(top).as_posix()
         if path not in app:
             app[path] = file
-            problems += [f"{file} was changed after the study began"] if file.stat().st_mtime > began else []
+            problems += (
+                [f"{file} was changed after the study began"]
+                if file.stat().st_mtime > began
+                else []
+            )
     contents: dict[str, Path | str] = {f"{_APP}/{path}": file for path, file in app.items()}
     record = _record_of(study)
     contents |= {path_in_study(study.name, path): file for path, file in record.items()}
@@ -94,7 +122,8 @@ def path_in_study(name: str, path: str) -> str:
 
 
 def _leave_out(contents: dict[str, Path | str], folders: Sequence[Path]) -> list[str]:
-    """Remove the files that are outside of all folders, by a link, or too large. Return why, in words."""
+    """Remove the files that are outside of all folders, by a link, or too large. Return why, in
+    words."""
     problems = []
     for path, file in [*contents.items()]:
         if not isinstance(file, Path):
@@ -110,19 +139,39 @@ def _leave_out(contents: dict[str, Path | str], folders: Sequence[Path]) -> list
     return problems
 
 
-def _files_beside(study: StudySnapshot, definition: Definition, top: Path, app: Path) -> tuple[list[Path], list[str]]:
-    """Return the app's configuration, files that git tracks or that the command names, and what is left out."""
+def _files_beside(
+    study: StudySnapshot, definition: Definition, top: Path, app: Path
+) -> tuple[list[Path], list[str]]:
+    """Return the app's configuration, files that git tracks or that the command names, and what is
+    left out."""
     tracked = code.tracked_files(top, app)
-    problems = [] if tracked else ["other files than modules and YAML are left out, because git tracks none"]
-    typed = [Path(definition.working_folder, word.rpartition("=")[2]).resolve() for word in definition.command[2:]]
-    files = [*tracked, *(file for file in typed if file.is_file() and file.is_relative_to(top) and file != app)]
-    for folder in sorted({folder for trial in study.rows[:1] for folder in config_folders(trial.folder)}):
+    problems = (
+        []
+        if tracked
+        else ["other files than modules and YAML are left out, because git tracks none"]
+    )
+    typed = [
+        Path(definition.working_folder, word.rpartition("=")[2]).resolve()
+        for word in definition.command[2:]
+    ]
+    files = [
+        *tracked,
+        *(file for file in typed if file.is_file() and file.is_relative_to(top) and file != app),
+    ]
+    for folder in sorted(
+        {folder for trial in study.rows[:1] for folder in config_folders(trial.folder)}
+    ):
         if folder.is_relative_to(top):
             files += configuration(folder, top, study.folder.parent)
         else:
-            problems.append(f"{folder} is not in the bundle, because the folder is outside of {top}")
+            problems.append(
+                f"{folder} is not in the bundle, because the folder is outside of {top}"
+            )
     large = [file for file in files if file.stat().st_size > _MOST_BYTES]
-    problems += [f"{file} is not in the bundle, because the file exceeds {_MOST_BYTES / 1e6:g} MB" for file in large]
+    problems += [
+        f"{file} is not in the bundle, because the file exceeds {_MOST_BYTES / 1e6:g} MB"
+        for file in large
+    ]
     if earlier := definition.search.get("learn_from"):
         lacking = f"the studies of hydra.sweeper.learn_from are not in the bundle: {earlier}."
         problems.append(f"{lacking} To reproduce without them, add 'hydra.sweeper.learn_from=[]'")
@@ -130,12 +179,20 @@ def _files_beside(study: StudySnapshot, definition: Definition, top: Path, app: 
 
 
 def configuration(folder: Path, top: Path, studies: Path) -> Iterator[Path]:
-    """Yield the YAML files of a configuration folder that are not hidden, ignored by git, or links out of the app."""
+    """Yield the YAML files of a configuration folder that are not hidden, ignored by git, or links
+    out of the app."""
     listed = code.listed_files(top)
     for file in sorted(folder.rglob("*.y*ml")):
         parts = file.relative_to(folder).parts
-        is_own = not any(part.startswith(".") for part in parts) and not file.is_relative_to(studies)
-        if is_own and file.resolve().is_relative_to(top) and file.is_file() and (listed is None or file in listed):
+        is_own = not any(part.startswith(".") for part in parts) and not file.is_relative_to(
+            studies
+        )
+        if (
+            is_own
+            and file.resolve().is_relative_to(top)
+            and file.is_file()
+            and (listed is None or file in listed)
+        ):
             yield file
 
 
@@ -143,22 +200,30 @@ def _record_of(study: StudySnapshot) -> dict[str, Path]:
     """Return the files of the study's record by their paths below its folder."""
     folders = [trial.folder for trial in study.rows if trial.folder.is_relative_to(study.folder)]
     patterns = [(study.folder, _OF_STUDY), *((folder, _OF_TRIAL) for folder in folders)]
-    files = [file for folder, names in patterns for name in names for file in folder.glob(name)]
+    files: list[Path] = []
+    for folder, names in patterns:
+        for name in names:
+            files += folder.glob(name)
     portable = (file for file in files if file.is_file() and file.name not in _OF_THIS_MACHINE)
     return {file.relative_to(study.folder).as_posix(): file for file in portable}
 
 
 def _find_top(definition: Definition, saved: Code) -> Path:
-    """Return the folder that the paths of the saved code are below. Raises UserError if the app is not there."""
+    """Return the folder that the paths of the saved code are below. Raises UserError if the app is
+    not there."""
     working = Path(definition.working_folder).resolve()
     typed = [(working / word).resolve() for word in definition.command if word.endswith(".py")]
-    tops = [path.parents[saved.app.count("/")] for path in typed if path.as_posix().endswith(f"/{saved.app}")]
+    tops = [
+        path.parents[saved.app.count("/")]
+        for path in typed
+        if path.as_posix().endswith(f"/{saved.app}")
+    ]
     for top in [*tops, working, *working.parents]:
         if (top / saved.app).is_file():
             return top
     raise UserError(
-        f"study {definition.name}: its app {saved.app} is no longer in {working}, with the configuration files.\n"
-        "Put the app back, and repeat this command"
+        f"study {definition.name}: its app {saved.app} is no longer in {working}, with the"
+        " configuration files.\nPut the app back, and repeat this command"
     )
 
 
@@ -173,11 +238,16 @@ def _describe(definition: Definition, saved: Code, top: Path) -> Bundle:
             words.append(os.path.relpath(app, top / folder))
         elif key(word) not in _LEFT_OUT:
             words.append(word)
-    return Bundle(definition.name, [*words, f"hydra.sweeper.study_name={quoted(definition.name)}"], folder.as_posix())
+    return Bundle(
+        definition.name,
+        [*words, f"hydra.sweeper.study_name={quoted(definition.name)}"],
+        folder.as_posix(),
+    )
 
 
 def unpack(file: Path, folder: Path | None) -> tuple[Bundle, Path]:
-    """Unpack a bundle into a folder, by default NAME_reproduced, unless it is there already. Return both.
+    """Unpack a bundle into a folder, by default NAME_reproduced, unless it is there already. Return
+    both.
 
     Raises UserError if the file is no bundle, or the folder holds something else.
     """
@@ -190,23 +260,30 @@ def unpack(file: Path, folder: Path | None) -> tuple[Bundle, Path]:
                 return bundle, folder
             if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
                 other = f"--folder {folder}_2"
-                raise UserError(f"{folder}: the folder holds something else.\nChoose another folder: {other}")
+                raise UserError(
+                    f"{folder}: the folder holds something else.\nChoose another folder: {other}"
+                )
             with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as aside:
                 for name in names:
                     target = Path(aside) / "unpacked" / PurePosixPath(name).relative_to(bundle.name)
                     target.parent.mkdir(parents=True, exist_ok=True)
                     with packed.open(name) as content, target.open("wb") as unpacked:
                         shutil.copyfileobj(content, unpacked)
-                (Path(aside) / "unpacked" / ".gitignore").write_text("*\n")  # or it would be code of the app around it
+                # or it would be code of the app around it
+                (Path(aside) / "unpacked" / ".gitignore").write_text("*\n")
                 (Path(aside) / "unpacked").replace(folder)
             return bundle, folder
-    except (zipfile.BadZipFile, zlib.error, RuntimeError, *MALFORMED) as error:  # RuntimeError if it is encrypted
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, *MALFORMED) as error:
+        # RuntimeError if it is encrypted
         example = "python -m sweeps bundle NAME"
-        raise UserError(f"{file}: not a bundle ({error}).\nMake one from a study: {example}") from error
+        raise UserError(
+            f"{file}: not a bundle ({error}).\nMake one from a study: {example}"
+        ) from error
 
 
 def _read_bundle(packed: zipfile.ZipFile, names: Sequence[str]) -> Bundle:
-    """Return the description of a bundle. Raises an error of MALFORMED if it is none, or leads out of its folder."""
+    """Return the description of a bundle. Raises an error of MALFORMED if it is none, or leads out
+    of its folder."""
     if sum(packed.getinfo(name).file_size for name in names) > _MOST_UNPACKED:
         raise ValueError(f"its files have more than {_MOST_UNPACKED / 1e9:g} GB")
     (described,) = [name for name in names if PurePosixPath(name).parts[1:] == (_FILE,)]
@@ -218,7 +295,11 @@ def _read_bundle(packed: zipfile.ZipFile, names: Sequence[str]) -> Bundle:
     if not all(isinstance(text, str) and "\0" not in text for text in texts) or not bundle.command:
         raise ValueError("its command cannot be typed")
     for path in map(PurePosixPath, [*names, f"{bundle.name}/{bundle.folder}"]):
-        if path.parts[0] != bundle.name or ".." in path.parts or PurePosixPath(bundle.folder).is_absolute():
+        if (
+            path.parts[0] != bundle.name
+            or ".." in path.parts
+            or PurePosixPath(bundle.folder).is_absolute()
+        ):
             raise ValueError(f"it has the path {path}")
     return bundle
 
@@ -237,7 +318,8 @@ def app_folder(bundle: Bundle, folder: Path) -> Path:
 
 
 def describe_package_differences(folder: Path) -> list[str]:
-    """Return a line for each package whose version differs here from the bundle's, and for Python's."""
+    """Return a line for each package whose version differs here from the bundle's, and for
+    Python's."""
     recorded, here = (_parse_packages(text) for text in (_read_packages(folder), code.packages()))
     return [
         f"{name} {here.get(name, 'is missing')} (was {version})"
@@ -255,4 +337,6 @@ def _read_packages(folder: Path) -> str:
 
 def _parse_packages(text: str) -> dict[str, str]:
     lines = [line.removeprefix("# ").replace(" ", "==", 1) for line in text.splitlines()]
-    return {name: version for name, sign, version in (line.partition("==") for line in lines) if sign}
+    return {
+        name: version for name, sign, version in (line.partition("==") for line in lines) if sign
+    }

@@ -1,4 +1,5 @@
-"""How to train the best trial again: as a study of its own, which resumes wherever it was stopped."""
+"""How to train the best trial again: as a study of its own, which resumes wherever it was
+stopped."""
 
 from pathlib import Path
 from statistics import fmean
@@ -22,7 +23,9 @@ def choose_trial(study: StudySnapshot, number: int | None) -> TrialRecord:
     front = study.pareto_front() if number is None else []
     if len(front) > 1:
         numbers = ", ".join(str(trial.number) for trial in front)
-        raise UserError(f"study {study.name} has several best trials: {numbers}.\nChoose one with --trial")
+        raise UserError(
+            f"study {study.name} has several best trials: {numbers}.\nChoose one with --trial"
+        )
     return best.choose_trial(study, number)
 
 
@@ -31,8 +34,11 @@ def folders(study: Path, trial: TrialRecord) -> list[Path]:
     return [study.with_name(f"{study.name}_refit_{trial.number}{kind}") for kind in ("", "_all")]
 
 
-def command(definition: Definition, study: StudySnapshot, trial: TrialRecord, all_data: bool) -> tuple[list[str], Path]:
-    """Return the words of the command that refits a trial, and the folder of the study that results.
+def command(
+    definition: Definition, study: StudySnapshot, trial: TrialRecord, all_data: bool
+) -> tuple[list[str], Path]:
+    """Return the words of the command that refits a trial, and the folder of the study that
+    results.
 
     Raises UserError if the app's config lacks the setting for it.
     """
@@ -41,8 +47,9 @@ def command(definition: Definition, study: StudySnapshot, trial: TrialRecord, al
         words = _read_setting(study.folder, setting)
         if words is None:
             raise UserError(
-                f"study {study.name}: its app's config has no hydra.sweeper.{setting}, which a refit needs.\n"
-                f"Add it, as in hydra.sweeper.{setting}: [keep_model=true], and type the study's command again"
+                f"study {study.name}: its app's config has no hydra.sweeper.{setting}, which a"
+                f" refit needs.\nAdd it, as in hydra.sweeper.{setting}: [keep_model=true], and type"
+                " the study's command again"
             )
         overrides |= {best.key(word): word for word in words}
     folder = folders(study.folder, trial)[all_data]
@@ -52,8 +59,11 @@ def command(definition: Definition, study: StudySnapshot, trial: TrialRecord, al
     return best.rebuild_command(definition, [*names, *overrides.values()], multirun=True), folder
 
 
-def tags(study: StudySnapshot, trial: TrialRecord, refit: TrialRecord, overrides: list[str]) -> dict[str, str]:
-    """Return the tags of a registered model: its study, trial and results, with the mean over seeds if there are."""
+def tags(
+    study: StudySnapshot, trial: TrialRecord, refit: TrialRecord, overrides: list[str]
+) -> dict[str, str]:
+    """Return the tags of a registered model: its study, trial and results, with the mean over seeds
+    if there are."""
     texts = {"study": study.name, "trial": str(trial.number), "configuration": " ".join(overrides)}
     texts["found_with"] = result_of(trial, study)
     texts |= {f"refit.{name}": f"{value:.6g}" for name, value in refit.metrics.items()}
@@ -65,9 +75,13 @@ def tags(study: StudySnapshot, trial: TrialRecord, refit: TrialRecord, overrides
 
 
 def kept_model(study: StudySnapshot, refit: TrialRecord) -> Path:
-    """Return the folder of the model that the refit saved. Raises UserError if the refit failed, or saved no model."""
+    """Return the folder of the model that the refit saved. Raises UserError if the refit failed, or
+    saved no model."""
     if not refit.objective and refit.error:
-        raise UserError(f"the refit {refit.state}: {refit.error}\nResume with: {sweeps_line('refit', study.folder)}")
+        raise UserError(
+            f"the refit {refit.state}: {refit.error}\nResume with:"
+            f" {sweeps_line('refit', study.folder)}"
+        )
     model = TrialFolder(refit.folder).model
     if model is None:
         raise UserError(
@@ -78,9 +92,12 @@ def kept_model(study: StudySnapshot, refit: TrialRecord) -> Path:
 
 
 def _read_setting(study: Path, setting: str) -> list[str] | None:
-    """Return a setting of the sweeper that lists words, from the study's last command; None if it is not set."""
+    """Return a setting of the sweeper that lists words, from the study's last command; None if it
+    is not set."""
     try:
-        words = OmegaConf.select(OmegaConf.load(study / "multirun.yaml"), f"hydra.sweeper.{setting}")
+        words = OmegaConf.select(
+            OmegaConf.load(study / "multirun.yaml"), f"hydra.sweeper.{setting}"
+        )
         return None if words is None else [str(word) for word in words]
     except Exception as error:  # because a damaged file may hold anything
         raise UserError(

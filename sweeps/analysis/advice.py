@@ -1,7 +1,7 @@
 """Advice on requests: what trials used of what they requested, and what to type next time.
 
-Derived from the outcomes of attempts, and thus the same while a study runs, at its end and after a kill. The conditions
-follow seff and jobstats: https://princetonuniversity.github.io/jobstats
+Derived from the outcomes of attempts, and thus the same while a study runs, at its end and after a
+kill. The conditions follow seff and jobstats: https://princetonuniversity.github.io/jobstats
 """
 
 import math
@@ -25,7 +25,8 @@ from sweeps.trial.times import now
 
 _MARGIN = 1.2  # factor of the largest use
 _WASTE = 0.5  # a request is too large if this fraction of it is enough
-_USUAL_GB = 4.0  # a smaller request frees nothing, because a core of a usual node has as much memory
+# a smaller request frees nothing, because a core of a usual node has as much memory
+_USUAL_GB = 4.0
 _SHORTEST_MIN = 5
 _LONG_S = 60.0  # shortest trial whose CPU and GPU count, because imports dominate a shorter trial
 _LOW_GPU = 50.0  # mean utilization (%)
@@ -65,7 +66,9 @@ class Advice:
 def examine(trials: Iterable[TrialRecord]) -> tuple[list[Use], list[Advice]]:
     """Return the use of each requested resource, and advice, from the trials with a result."""
     trials = [trial for trial in trials if trial.attempts]
-    ran = [t for t in trials if t.state in (State.COMPLETED, State.PRUNED) and t.attempts[-1].requested]
+    ran = [
+        t for t in trials if t.state in (State.COMPLETED, State.PRUNED) and t.attempts[-1].requested
+    ]
     if not ran:
         return [], []
     newest = max(ran, key=lambda trial: trial.attempts[-1].ended_at)
@@ -86,7 +89,9 @@ def examine(trials: Iterable[TrialRecord]) -> tuple[list[Use], list[Advice]]:
     return [use for use in (times, memory, cores, gpus) if use], [line for line in advice if line]
 
 
-def _use(name: str, unit: str, pairs: Sequence[tuple[float, float]], worst: Callable[..., float] = max) -> Use | None:
+def _use(
+    name: str, unit: str, pairs: Sequence[tuple[float, float]], worst: Callable[..., float] = max
+) -> Use | None:
     """Return the use from pairs of a request and what was used of it; None without any."""
     if not pairs:
         return None
@@ -95,13 +100,18 @@ def _use(name: str, unit: str, pairs: Sequence[tuple[float, float]], worst: Call
 
 
 def _time(trials: Sequence[TrialRecord]) -> Use | None:
-    """Return the minutes of the trials with a limit. The attempts of a trial that resumed are added up."""
-    minutes = [(t.attempts[-1].timeout_min, sum(outcome.duration_s for outcome in t.attempts) / 60) for t in trials]
+    """Return the minutes of the trials with a limit. The attempts of a trial that resumed are added
+    up."""
+    minutes = [
+        (t.attempts[-1].timeout_min, sum(outcome.duration_s for outcome in t.attempts) / 60)
+        for t in trials
+    ]
     return _use("time", "min", [(limit, used) for limit, used in minutes if limit])
 
 
 def _is_sampled(outcome: Outcome, name: str) -> bool:
-    """Return whether the use was sampled whole: of several ranks on a node, the samples show the first one."""
+    """Return whether the use was sampled whole: of several ranks on a node, the samples show the
+    first one."""
     return _has_rank_per_node(outcome) and name in outcome.requested and name in outcome.used
 
 
@@ -113,14 +123,18 @@ def _has_rank_per_node(outcome: Outcome) -> bool:
 def _memory(outcomes: Sequence[Outcome]) -> Use | None:
     sampled = [outcome for outcome in outcomes if _is_sampled(outcome, "mem_gb")]
     return _use(
-        "memory of a node", "GB", [(o.requested["mem_gb"] / o.requested["nodes"], o.used["mem_gb"]) for o in sampled]
+        "memory of a node",
+        "GB",
+        [(o.requested["mem_gb"] / o.requested["nodes"], o.used["mem_gb"]) for o in sampled],
     )
 
 
 def _cores(outcomes: Sequence[Outcome]) -> Use | None:
     sampled = [outcome for outcome in outcomes if _is_sampled(outcome, "cores")]
     return _use(
-        "CPU of a node", "cores", [(o.requested["cores"] / o.requested["nodes"], o.used["cores"]) for o in sampled]
+        "CPU of a node",
+        "cores",
+        [(o.requested["cores"] / o.requested["nodes"], o.used["cores"]) for o in sampled],
     )
 
 
@@ -130,18 +144,23 @@ def _gpu(outcomes: Sequence[Outcome]) -> Use | None:
 
 
 def _enough(use: Use, floor: int, more: float = 0.0) -> int | None:
-    """Return a request that is enough for the largest use, with a margin; None if the present request is no waste."""
+    """Return a request that is enough for the largest use, with a margin; None if the present
+    request is no waste."""
     enough = max(floor, math.ceil(use.worst * _MARGIN + more))
     return enough if enough <= use.requested * _WASTE else None
 
 
 def _advise_time(use: Use, settings: Settings) -> Advice | None:
-    """Return advice on a limit if each trial has its own job, because the limit of a worker is no trial's."""
+    """Return advice on a limit if each trial has its own job, because the limit of a worker is no
+    trial's."""
     mode = settings.get("trials_per_job")
     delay_s = settings.get("signal_delay_s")
-    is_packed = mode != 1 and (mode != "auto" or use.median < short_min(settings.get("short_trial_min"), use.requested))
+    is_packed = mode != 1 and (
+        mode != "auto" or use.median < short_min(settings.get("short_trial_min"), use.requested)
+    )
     is_packed = is_packed or settings.get("trials_per_gpu", 1) > 1
-    shortest = max(_SHORTEST_MIN, math.ceil(settings.get("short_trial_min") or 0))  # because a shorter one is refused
+    # because a shorter one is refused
+    shortest = max(_SHORTEST_MIN, math.ceil(settings.get("short_trial_min") or 0))
     enough = None if delay_s is None or is_packed else _enough(use, shortest, delay_s / 60)
     remedy = f"A shorter job starts earlier. Type: hydra.launcher.timeout_min={enough}"
     return Advice(str(use), remedy) if enough else None
@@ -154,9 +173,12 @@ def _advise_memory(use: Use, settings: Settings) -> Advice | None:
 
 
 def memory_line(mem_gb: int, settings: Settings) -> str:
-    """Return what to type for this memory on each node, without other settings of it; "" if sbatch gets an option."""
+    """Return what to type for this memory on each node, without other settings of it; "" if sbatch
+    gets an option."""
     others = [name for name in ("mem_per_cpu", "mem_per_gpu") if settings.get(name)]
-    is_option = any(str(name).startswith("mem") for name in settings.get("additional_parameters") or {})
+    is_option = any(
+        str(name).startswith("mem") for name in settings.get("additional_parameters") or {}
+    )
     words = [f"hydra.launcher.mem_gb={mem_gb}", *(f"hydra.launcher.{name}=null" for name in others)]
     return "" if is_option else " ".join(words)
 
@@ -167,13 +189,18 @@ def _advise_cores(use: Use, memory: Use | None, settings: Settings) -> Advice | 
     enough = _enough(use, 1)
     if enough is None or not (by_gpu or settings.get("cpus_per_task")):
         return None
-    words = [f"hydra.launcher.cpus_per_task={enough}", *(["hydra.launcher.cpus_per_gpu=null"] if by_gpu else [])]
+    words = [
+        f"hydra.launcher.cpus_per_task={enough}",
+        *(["hydra.launcher.cpus_per_gpu=null"] if by_gpu else []),
+    ]
     if settings.get("mem_per_cpu") and memory:  # because fewer cores would bring less memory
         words.append(memory_line(max(1, math.ceil(memory.worst * _MARGIN)), settings))
     return Advice(str(use), f"Type: {' '.join(filter(None, words))}")
 
 
-def _advise_gpus(use: Use, outcomes: Sequence[Outcome], settings: Settings, values: Settings) -> Advice | None:
+def _advise_gpus(
+    use: Use, outcomes: Sequence[Outcome], settings: Settings, values: Settings
+) -> Advice | None:
     """Return advice on fewer GPUs, or what to do about GPUs that are less than half busy."""
     sampled = [outcome for outcome in outcomes if outcome.gpus and "busy_gpus" in outcome.used]
     if use.median >= _LOW_GPU or not sampled:
@@ -187,32 +214,50 @@ def _advise_gpus(use: Use, outcomes: Sequence[Outcome], settings: Settings, valu
         shown = f"{problem}, because {requested - busy} of {requested} GPUs did nothing"
         per_node = busy / max(o.requested.get("nodes", 1) for o in sampled)
         return Advice(shown, f"Type: {key}={math.ceil(per_node)}")
-    share = "hydra.launcher.trials_per_gpu=2" if "trials_per_gpu" in settings and requested == 1 else ""
-    share += " hydra.launcher.trials_per_job=null" if share and settings.get("trials_per_job") == 1 else ""
+    share = (
+        "hydra.launcher.trials_per_gpu=2" if "trials_per_gpu" in settings and requested == 1 else ""
+    )
+    share += (
+        " hydra.launcher.trials_per_job=null"
+        if share and settings.get("trials_per_job") == 1
+        else ""
+    )
     return _explain_gpus(problem, sampled, share)
 
 
 def _explain_gpus(problem: str, outcomes: Sequence[Outcome], share: str) -> Advice:
-    """Return the advice for GPUs that wait: for their input if the CPU is full, for larger batches if it is idle.
+    """Return the advice for GPUs that wait: for their input if the CPU is full, for larger batches
+    if it is idle.
 
     `share` is what to type for trials that share a GPU; empty if they cannot.
     """
-    sampled = [outcome for outcome in outcomes if _has_rank_per_node(outcome) and "cores" in outcome.used]
-    shares = [o.used["cores"] * o.requested["nodes"] / o.requested.get("cores", o.requested["nodes"]) for o in sampled]
+    sampled = [
+        outcome for outcome in outcomes if _has_rank_per_node(outcome) and "cores" in outcome.used
+    ]
+    shares = [
+        o.used["cores"] * o.requested["nodes"] / o.requested.get("cores", o.requested["nodes"])
+        for o in sampled
+    ]
     busy = median(shares) if shares else None
     if busy is not None and busy >= _FULL_CPU:
         cores = math.ceil(2 * max(outcome.used["cores"] for outcome in sampled))
-        line = f"hydra.launcher.cpus_per_task={cores} (with hydra.sweeper.preview=true, SLURM checks it)"
+        line = (
+            f"hydra.launcher.cpus_per_task={cores} (with hydra.sweeper.preview=true, SLURM"
+            " checks it)"
+        )
         slow = f"{problem}, and the CPU is full ({busy:.0%} busy): the input is slow"
         return Advice(slow, f"Prepare the input once, before the training, or type: {line}")
     if busy is not None and busy < _IDLE_CPU:
         small = f"{problem}, and the CPU is idle, too ({busy:.0%} busy): the batches are small"
-        return Advice(small, f"Enlarge the batch, or type: {share}" if share else "Enlarge the batch")
+        return Advice(
+            small, f"Enlarge the batch, or type: {share}" if share else "Enlarge the batch"
+        )
     return Advice(problem, "The record does not show why: profile a trial")
 
 
 def warn_idle_gpus(trial: TrialRecord, idle_min: float | None) -> str:
-    """Return a warning if a GPU of a running trial has been idle for `idle_min` minutes; "" if none has."""
+    """Return a warning if a GPU of a running trial has been idle for `idle_min` minutes; "" if none
+    has."""
     attempt = None
     names = set[str]()
     with suppress(OSError):  # because a shared disk may be away for a moment
@@ -220,7 +265,9 @@ def warn_idle_gpus(trial: TrialRecord, idle_min: float | None) -> str:
         since = attempt.began() if attempt else None
         if attempt and idle_min and since and now() - since >= idle_min * 60:
             for file in trial.folder.glob("system_metrics*.jsonl"):
-                names |= find_idle_gpus(_newest_first(last_lines(file, _TAIL, _TAIL)), since, idle_min * 60)
+                names |= find_idle_gpus(
+                    _newest_first(last_lines(file, _TAIL, _TAIL)), since, idle_min * 60
+                )
     if not (attempt and names):
         return ""
     numbers = ", ".join(sorted(name.removeprefix(GPU).removesuffix(f"_{USE}") for name in names))

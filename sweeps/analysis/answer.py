@@ -1,4 +1,5 @@
-"""The results of a study: its Pareto front, the winner of its race, its best mean or its best trial."""
+"""The results of a study: its Pareto front, the winner of its race, its best mean or its best
+trial."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,19 +15,31 @@ from sweeps.record.study import StudySnapshot, TrialRecord, parameters
 class Answer:
     """The results of a study."""
 
-    front: Sequence[TrialRecord] = ()  # Pareto front of several objectives, best first by the first objective
-    winner: Configuration | None = None  # winner of the final race, or the best configuration in the race so far
-    not_different: Sequence[Configuration] = ()  # configurations that are not significantly different from the winner
+    # Pareto front of several objectives, best first by the first objective
+    front: Sequence[TrialRecord] = ()
+    # winner of the final race, or the best configuration in the race so far
+    winner: Configuration | None = None
+    # configurations that are not significantly different from the winner
+    not_different: Sequence[Configuration] = ()
     race_is_running: bool = False
-    best_configuration: Configuration | None = None  # best configuration without failures, with or without a race
+    # best configuration without failures, with or without a race
+    best_configuration: Configuration | None = None
     best_trial: TrialRecord | None = None  # with several seeds the luckiest trial
 
 
 def answer_of(top: Sequence[TrialRecord], on_front: int, ranking: Ranking) -> Answer:
-    """Return the results. `top` holds the completed trials, best first; the first `on_front` are the Pareto front."""
+    """Return the results. `top` holds the completed trials, best first; the first `on_front` are
+    the Pareto front."""
     trial = top[0] if top else None
     alive = ranking.alive
-    return Answer(top[:on_front], alive[0] if alive else None, alive[1:], ranking.race_is_running, ranking.best, trial)
+    return Answer(
+        top[:on_front],
+        alive[0] if alive else None,
+        alive[1:],
+        ranking.race_is_running,
+        ranking.best,
+        trial,
+    )
 
 
 @dataclass(frozen=True)
@@ -51,17 +64,24 @@ class Pair:
 
 
 def pairs(study: StudySnapshot, top: Sequence[TrialRecord], key: str) -> list[Pair]:
-    """Compare the values of the first categorical parameter by paired t-tests with Holm's correction.
+    """Compare the values of the first categorical parameter by paired t-tests with Holm's
+    correction.
 
-    A pair compares trials that are equal in all other params, the seed (`key`) included. Empty without two values.
+    A pair compares trials that are equal in all other params, the seed (`key`) included. Empty
+    without two values.
     """
     trials = sorted((trial for trial in top if not trial.race), key=lambda trial: trial.number)
     name = _first_categorical(trials, [name for name in parameters(study.rows) if name != key])
     results: dict[str, dict[str, float]] = {}
     for trial in trials if name else ():
-        rest = repr(sorted((other, value) for other, value in trial.params.items() if other != name))
+        rest = repr(
+            sorted((other, value) for other, value in trial.params.items() if other != name)
+        )
         results.setdefault(str(trial.params.get(name)), {})[rest] = trial.objective[0]
-    gaps = {(first, second): _gaps(results[first], results[second]) for first, second in combinations(results, 2)}
+    gaps = {
+        (first, second): _gaps(results[first], results[second])
+        for first, second in combinations(results, 2)
+    }
     tested = {values: differences for values, differences in gaps.items() if len(differences) > 1}
     adjusted = holm([paired_p(differences) for differences in tested.values()])
     better = max if study.directions[0] == "maximize" else min
@@ -73,7 +93,8 @@ def pairs(study: StudySnapshot, top: Sequence[TrialRecord], key: str) -> list[Pa
 
 
 def _first_categorical(trials: Sequence[TrialRecord], names: Sequence[str]) -> str:
-    """Return the first parameter that has two values, one of them a text; empty without such a parameter."""
+    """Return the first parameter that has two values, one of them a text; empty without such a
+    parameter."""
     for name in names:
         values = [trial.params[name] for trial in trials if name in trial.params]
         if len({*map(str, values)}) > 1 and any(isinstance(value, str) for value in values):

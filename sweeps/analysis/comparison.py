@@ -1,4 +1,5 @@
-"""Which of several results is better, and how sure that is. Pure statistics: numbers in, numbers out."""
+"""Which of several results is better, and how sure that is. Pure statistics: numbers in, numbers
+out."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,13 +7,17 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev, variance
 
 LEVEL = 0.95
-FIRST_TEST = 3  # seeds, because with two seeds Student's t has one degree of freedom, and no difference is significant
+# seeds, because with two seeds Student's t has one degree of freedom, and no difference is
+# significant
+FIRST_TEST = 3
 Results = Mapping[int, float | None]
-"""Results of one configuration by seed: a value, None if it failed, nan if it was lost; without open trials."""
+"""Results of one configuration by seed: a value, None if it failed, nan if it was lost; without
+open trials."""
 
 
 def _normalize(*samples: Sequence[float]) -> tuple[float, list[list[float]]]:
-    """Return the largest magnitude, and the samples divided by it, because squares of large numbers overflow."""
+    """Return the largest magnitude, and the samples divided by it, because squares of large numbers
+    overflow."""
     scale = max((abs(value) for values in samples for value in values), default=0.0) or 1.0
     return scale, [[value / scale for value in values] for values in samples]
 
@@ -52,7 +57,8 @@ def paired_p(differences: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference of two means of independent results, its interval at 95%, and its two-sided p-value."""
+    """The difference of two means of independent results, its interval at 95%, and its two-sided
+    p-value."""
 
     mean: float
     low: float
@@ -61,7 +67,8 @@ class Difference:
 
 
 def welch(first: Sequence[float], second: Sequence[float]) -> Difference:
-    """Compare two means by Welch's t-test (Biometrika 1947). Each of them has at least two results."""
+    """Compare two means by Welch's t-test (Biometrika 1947). Each of them has at least two
+    results."""
     from scipy.special import stdtr, stdtrit
 
     scale, samples = _normalize(first, second)
@@ -70,14 +77,17 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Difference:
     if not (error := math.sqrt(sum(parts))):
         return Difference(scale * mean, scale * mean, scale * mean, 0.0 if mean else 1.0)
     shares = [part / sum(parts) for part in parts]
-    freedom = 1 / sum(share**2 / (len(values) - 1) for share, values in zip(shares, samples, strict=True))
+    freedom = 1 / sum(
+        share**2 / (len(values) - 1) for share, values in zip(shares, samples, strict=True)
+    )
     half = error * float(stdtrit(freedom, (1 + LEVEL) / 2))
     p = 2 * float(stdtr(freedom, -abs(mean) / error))
     return Difference(scale * mean, scale * (mean - half), scale * (mean + half), p)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return the p-values, adjusted for their number (Holm, Scandinavian Journal of Statistics 1979)."""
+    """Return the p-values, adjusted for their number (Holm, Scandinavian Journal of Statistics
+    1979)."""
     adjusted = [0.0] * len(p_values)
     largest = 0.0
     for rank, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
@@ -91,27 +101,39 @@ class RaceState:
     """The state of a race. Candidates are named by their indices in the list of all candidates."""
 
     alive: list[int]  # remaining candidates, best first
-    dropped: dict[int, str] = field(default_factory=dict)  # reasons of the dropped candidates, in words
+    # reasons of the dropped candidates, in words
+    dropped: dict[int, str] = field(default_factory=dict)
     todo: list[tuple[int, int]] = field(default_factory=list)
-    """Candidates and seeds of the trials that must end before the next test; empty once the race is over."""
+    """Candidates and seeds of the trials that must end before the next test; empty once the race is
+    over."""
 
 
 def race(results: Sequence[Results], seeds: Sequence[int], maximize: bool) -> RaceState:
-    """Return the state of a race in which all remaining candidates run under one seed after the other.
+    """Return the state of a race in which all remaining candidates run under one seed after the
+    other.
 
-    After each seed, from the third on, paired t-tests with Holm's correction drop the candidates that are worse than
-    the best. A failed candidate is dropped at once. The race ends with the last seed, or with one remaining candidate.
-    See Maron and Moore (NIPS 1993) and, with tests, Birattari et al. (GECCO 2002). The state depends on the results
-    alone, so that no other state is stored.
+    After each seed, from the third on, paired t-tests with Holm's correction drop the candidates
+    that are worse than the best. A failed candidate is dropped at once. The race ends with the last
+    seed, or with one remaining candidate. See Maron and Moore (NIPS 1993) and, with tests,
+    Birattari et al. (GECCO 2002). The state depends on the results alone, so that no other state is
+    stored.
     """
     sign = -1.0 if maximize else 1.0
-    dropped = {i: "it failed under a fresh seed" for i, result in enumerate(results) if None in result.values()}
+    dropped = {
+        i: "it failed under a fresh seed"
+        for i, result in enumerate(results)
+        if None in result.values()
+    }
     alive = [i for i in range(len(results)) if i not in dropped]
 
     def losses(i: int, tested: Sequence[int]) -> dict[int, float]:
         """Return the results of a candidate by seed, lower is better."""
         values = {seed: results[i].get(seed) for seed in tested}
-        return {seed: sign * value for seed, value in values.items() if value is not None and not math.isnan(value)}
+        return {
+            seed: sign * value
+            for seed, value in values.items()
+            if value is not None and not math.isnan(value)
+        }
 
     def best_first(tested: Sequence[int]) -> list[int]:
         return sorted(alive, key=lambda i: (fmean(losses(i, tested).values() or [math.inf]), i))
@@ -124,7 +146,10 @@ def race(results: Sequence[Results], seeds: Sequence[int], maximize: bool) -> Ra
         if not alive:
             break
         best = losses(alive[0], tested)
-        gaps = [[loss - best[seed] for seed, loss in losses(i, tested).items() if seed in best] for i in alive[1:]]
+        gaps = [
+            [loss - best[seed] for seed, loss in losses(i, tested).items() if seed in best]
+            for i in alive[1:]
+        ]
         adjusted = holm([paired_p(gap) if len(gap) >= FIRST_TEST else 1.0 for gap in gaps])
         for i, p, gap in zip(alive[1:], adjusted, gaps, strict=True):
             if p < 1 - LEVEL and fmean(gap) > 0:

@@ -1,4 +1,5 @@
-"""Configurations, the trials that differ in their seed alone: means, intervals and the state of the race."""
+"""Configurations, the trials that differ in their seed alone: means, intervals and the state of the
+race."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +18,8 @@ LOST = {State.LOST, State.TIMED_OUT}
 
 @dataclass(frozen=True)
 class Configuration:
-    """One configuration. Trials of the final race are apart, because the other trials chose its candidates."""
+    """One configuration. Trials of the final race are apart, because the other trials chose its
+    candidates."""
 
     params: Point  # params without the seed
     key: str  # key of the seed
@@ -30,19 +32,25 @@ class Configuration:
 
     @property
     def name(self) -> str:
-        return replace((self.rows or self.raced)[0], params=self.params).name if self.params else "all else the same"
+        return (
+            replace((self.rows or self.raced)[0], params=self.params).name
+            if self.params
+            else "all else the same"
+        )
 
     @cached_property
     def values(self) -> list[float]:
-        """Return the first objective of each completed trial; only of the race's trials if there are any."""
+        """Return the first objective of each completed trial; only of the race's trials if there
+        are any."""
         return [trial.result[0] for trial in self.raced or self.rows if trial.result]
 
     @cached_property
     def interval(self) -> tuple[float, float]:
         """Return the 95% confidence interval of the mean of `values`.
 
-        After a race the interval is wider, because the best of several configurations often had luck (Benjamini and
-        Yekutieli, Journal of the American Statistical Association 2005). It is cut where the objective cannot be.
+        After a race the interval is wider, because the best of several configurations often had
+        luck (Benjamini and Yekutieli, Journal of the American Statistical Association 2005). It is
+        cut where the objective cannot be.
         """
         ends = interval(self.values, 1 - (1 - LEVEL) / self.rivals)
         return cut(ends, self.values) if self.is_fraction else ends
@@ -81,12 +89,16 @@ class Ranking:
 
     @property
     def best(self) -> Configuration | None:
-        """Return the winner of the race or, without a race, the configuration with the best mean."""
-        return next((group for group in self.configurations if group.values and not group.failed), None)
+        """Return the winner of the race or, without a race, the configuration with the best
+        mean."""
+        return next(
+            (group for group in self.configurations if group.values and not group.failed), None
+        )
 
 
 def by_configuration(trials: Sequence[TrialRecord], key: str) -> list[Configuration]:
-    """Group the trials by configuration, in the order of the first trials. `key` is the key of the seed."""
+    """Group the trials by configuration, in the order of the first trials. `key` is the key of the
+    seed."""
     configurations: dict[str, Configuration] = {}
     for trial in trials:
         params = {name: value for name, value in trial.params.items() if name != key}
@@ -99,8 +111,13 @@ def by_configuration(trials: Sequence[TrialRecord], key: str) -> list[Configurat
 
 
 def candidates(groups: Sequence[Configuration], count: int, maximize: bool) -> list[Configuration]:
-    """Return the `count` best configurations whose trials before the race all completed, or were lost."""
-    sound = [group for group in groups if all(trial.result or trial.state in LOST for trial in group.rows)]
+    """Return the `count` best configurations whose trials before the race all completed, or were
+    lost."""
+    sound = [
+        group
+        for group in groups
+        if all(trial.result or trial.state in LOST for trial in group.rows)
+    ]
     sound = [group for group in sound if not math.isnan(group.mean())]
     return sorted(sound, key=lambda group: -group.mean() if maximize else group.mean())[:count]
 
@@ -108,11 +125,14 @@ def candidates(groups: Sequence[Configuration], count: int, maximize: bool) -> l
 def rank(study: StudySnapshot) -> Ranking:
     """Return the study's configurations.
 
-    The ranking is empty if no two trials differ in their seed alone, or if there are several objectives.
+    The ranking is empty if no two trials differ in their seed alone, or if there are several
+    objectives.
     """
     if len(study.objective) > 1:
         return Ranking()
-    keys = [name for name in parameters(study.rows) if name.lstrip("+") == study.seed_key.lstrip("+")]
+    keys = [
+        name for name in parameters(study.rows) if name.lstrip("+") == study.seed_key.lstrip("+")
+    ]
     if not keys or len({trial.params.get(keys[0]) for trial in study.rows}) < 2:
         return Ranking()
     groups = by_configuration(study.rows, keys[0])
@@ -122,11 +142,15 @@ def rank(study: StudySnapshot) -> Ranking:
     maximize = study.directions[0] == "maximize"
     racing = [group for group in groups if group.raced]
     seeds = sorted({_seed_of(trial, group.key) for group in racing for trial in group.raced})
-    state = race([group.results() for group in racing], seeds, maximize) if racing else RaceState([])
+    state = (
+        race([group.results() for group in racing], seeds, maximize) if racing else RaceState([])
+    )
     rivals = max(1, len(state.alive))
     places = {i: place for place, i in enumerate(state.alive)}
     for i, group in enumerate(racing):
-        racing[i] = replace(group, rivals=rivals, place=places.get(i), dropped=state.dropped.get(i, ""))
+        racing[i] = replace(
+            group, rivals=rivals, place=places.get(i), dropped=state.dropped.get(i, "")
+        )
     groups = [*racing, *(group for group in groups if not group.raced)]
     return Ranking(sorted(groups, key=lambda group: _sort_key(group, maximize)), bool(state.todo))
 

@@ -1,4 +1,5 @@
-"""The costs of a study: seconds by phase, GPU-hours and energy, and the part that trials without a result cost."""
+"""The costs of a study: seconds by phase, GPU-hours and energy, and the part that trials without a
+result cost."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -11,11 +12,13 @@ from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 
 COSTS = (
-    "seconds/queued",  # seconds until the trial had room: a free slot here, a job that began on SLURM
+    # seconds until the trial had room: a free slot here, a job that began on SLURM
+    "seconds/queued",
     "seconds/starting",  # seconds from there until the task function was called
     "seconds/training",  # seconds of the task function
     "seconds/idle_slot",  # seconds that the trial's slot was empty after the trial before
-    "seconds/tracking",  # seconds that the driver spent on showing the trial in MLflow, beside all other phases
+    # seconds that the driver spent on showing the trial in MLflow, beside all other phases
+    "seconds/tracking",
     "gpu_hours",
     "energy_kwh",  # energy of the GPUs that report their power
     "co2_g",  # emissions of this energy, by hydra.launcher.co2_g_per_kwh
@@ -25,7 +28,8 @@ _KINDS = ("completed", "pruned", "failed", "unfinished", "all")
 
 
 def read_tracking_seconds(study: Path) -> dict[int, float]:
-    """Return the seconds that drivers spent on showing each trial in MLflow, by the trials' numbers."""
+    """Return the seconds that drivers spent on showing each trial in MLflow, by the trials'
+    numbers."""
     with suppress(CorruptFile, OSError, ValueError, TypeError, AttributeError):
         recorded = TrialFolder(study).read_tracking().get("seconds", {})
         return {int(number): float(seconds) for number, seconds in recorded.items()}
@@ -49,7 +53,11 @@ def of_trial(trial: TrialRecord) -> dict[str, float]:
 def of_attempts(outcomes: Iterable[Outcome]) -> dict[str, float]:
     return _sum(
         {f"seconds/{phase}": value for phase, value in outcome.seconds.items()}
-        | {"gpu_hours": outcome.gpu_hours or None, "energy_kwh": outcome.energy_kwh, "co2_g": outcome.co2_g}
+        | {
+            "gpu_hours": outcome.gpu_hours or None,
+            "energy_kwh": outcome.energy_kwh,
+            "co2_g": outcome.co2_g,
+        }
         for outcome in outcomes
     )
 
@@ -57,7 +65,9 @@ def of_attempts(outcomes: Iterable[Outcome]) -> dict[str, float]:
 def tail_s(trials: Iterable[TrialRecord]) -> float:
     """Sum the seconds that slots were empty at the end, because no further trial was to start."""
     outcomes = [outcome for trial in trials for outcome in trial.attempts]
-    last_start = max((outcome.started_at for outcome in outcomes if outcome.started_at), default=None)
+    last_start = max(
+        (outcome.started_at for outcome in outcomes if outcome.started_at), default=None
+    )
     if last_start is None:
         return 0.0
     last_end = max(outcome.ended_at for outcome in outcomes)
@@ -65,7 +75,8 @@ def tail_s(trials: Iterable[TrialRecord]) -> float:
 
 
 def wall_clock_s(trials: Iterable[TrialRecord]) -> float:
-    """Return the seconds from the first start of an attempt to the last end; 0 if none has ended."""
+    """Return the seconds from the first start of an attempt to the last end; 0 if none has
+    ended."""
     outcomes = [outcome for trial in trials for outcome in trial.attempts if outcome.started_at]
     if not outcomes:
         return 0.0
@@ -75,8 +86,11 @@ def wall_clock_s(trials: Iterable[TrialRecord]) -> float:
 
 
 def pauses(trial: TrialRecord) -> list[tuple[float, float]]:
-    """Return the end and the length of each pause between two attempts of a trial, in which nothing was trained (s)."""
-    ran = [(outcome.started_at, outcome.ended_at) for outcome in trial.attempts if outcome.started_at]
+    """Return the end and the length of each pause between two attempts of a trial, in which nothing
+    was trained (s)."""
+    ran = [
+        (outcome.started_at, outcome.ended_at) for outcome in trial.attempts if outcome.started_at
+    ]
     with suppress(OSError):
         newest = TrialFolder(trial.folder).newest()
         began = newest.began() if newest else None

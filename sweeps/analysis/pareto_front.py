@@ -8,10 +8,14 @@ Values = Sequence[float]
 
 
 def reference(study: StudySnapshot, top: Sequence[TrialRecord]) -> list[float]:
-    """Return the reference point of the hypervolume: the worst value of each objective of the completed trials."""
+    """Return the reference point of the hypervolume: the worst value of each objective of the
+    completed trials."""
     columns = zip(*(trial.objective for trial in top), strict=True)
     worst = {"maximize": min, "minimize": max}
-    return [worst[direction](values) for values, direction in zip(columns, study.directions, strict=True)]
+    return [
+        worst[direction](values)
+        for values, direction in zip(columns, study.directions, strict=True)
+    ]
 
 
 def hypervolumes(study: StudySnapshot, top: Sequence[TrialRecord]) -> list[tuple[int, float]]:
@@ -33,16 +37,21 @@ def hypervolumes(study: StudySnapshot, top: Sequence[TrialRecord]) -> list[tuple
 def hypervolume(points: Sequence[Values], worst: Values) -> float:
     """Return the volume that the points dominate, up to `worst`; smaller values are better.
 
-    The volume is the sum of slices along the last objective (While et al., IEEE Trans. Evolutionary Computation 2006).
+    The volume is the sum of slices along the last objective (While et al., IEEE Trans. Evolutionary
+    Computation 2006).
     """
-    inside = sorted((point for point in points if point[-1] < worst[-1]), key=lambda point: point[-1])
+    inside = sorted(
+        (point for point in points if point[-1] < worst[-1]), key=lambda point: point[-1]
+    )
     if len(worst) == 1 or not inside:
         return worst[0] - inside[0][0] if inside else 0.0
     ends = [*(point[-1] for point in inside[1:]), worst[-1]]
     volume = 0.0
     for count, (point, end) in enumerate(zip(inside, ends, strict=True), 1):
         if end > point[-1]:
-            volume += (end - point[-1]) * hypervolume([point[:-1] for point in inside[:count]], worst[:-1])
+            volume += (end - point[-1]) * hypervolume(
+                [point[:-1] for point in inside[:count]], worst[:-1]
+            )
     return volume
 
 

@@ -1,4 +1,5 @@
-"""Errors that a user can correct, outages that a user has to wait for, and the exit codes of commands."""
+"""Errors that a user can correct, outages that a user has to wait for, and the exit codes of
+commands."""
 
 import warnings
 from collections.abc import Iterator
@@ -17,7 +18,8 @@ class ExitCode(IntEnum):
 
 
 class UserError(Exception):
-    """A mistake of the user. The text names the problem, the allowed values, and what to type instead."""
+    """A mistake of the user. The text names the problem, the allowed values, and what to type
+    instead."""
 
 
 class Infeasible(UserError):
@@ -28,7 +30,8 @@ class Infeasible(UserError):
 
 
 class Outage(str):
-    """A note during an outage; its words may change meanwhile. It is shown once, and `over` once after the outage."""
+    """A note during an outage; its words may change meanwhile. It is shown once, and `over` once
+    after the outage."""
 
     over: str
 
@@ -40,7 +43,8 @@ class Outage(str):
 
 @contextmanager
 def shown_warnings() -> Iterator[None]:
-    """Show the warnings that -W error would raise, because one in a library must not end a study."""
+    """Show the warnings that -W error would raise, because one in a library must not end a
+    study."""
     with warnings.catch_warnings():
         shown = [entry for entry in warnings.filters if entry[0] != "error"]
         warnings.resetwarnings()  # because this tells Python that the filters change

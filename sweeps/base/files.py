@@ -1,6 +1,8 @@
-"""Files that several processes share, any of which may be killed: locks, atomic writes, appends, tolerant reads.
+"""Files that several processes share, any of which may be killed: locks, atomic writes, appends,
+tolerant reads.
 
-No other module does these. A damaged file raises `CorruptFile`; an OSError (a full disk, ESTALE) passes unchanged.
+No other module does these. A damaged file raises `CorruptFile`; an OSError (a full disk, ESTALE)
+passes unchanged.
 """
 
 import errno
@@ -36,16 +38,20 @@ class CorruptFile(Exception):
         super().__init__(f"{path} cannot be read: {why}")
 
 
-def write_whole(path: Path, content: str | bytes, sync: bool = True, mode: int | None = None) -> None:
+def write_whole(
+    path: Path, content: str | bytes, sync: bool = True, mode: int | None = None
+) -> None:
     """Replace the file `path` at once: a reader sees the old content or the new, never a part.
 
-    With `sync`, this holds also after a crash of the node. A lone surrogate is written as its escape. The file has the
-    permissions `mode`, by default those of the user's umask.
+    With `sync`, this holds also after a crash of the node. A lone surrogate is written as its
+    escape. The file has the permissions `mode`, by default those of the user's umask.
     """
     aside = _aside(path)
     try:
         with _naming(path), aside.open("wb") as file:
-            file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
+            file.write(
+                content.encode(errors="backslashreplace") if isinstance(content, str) else content
+            )
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
             if sync:
@@ -59,7 +65,8 @@ def write_whole(path: Path, content: str | bytes, sync: bool = True, mode: int |
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Set the file name of an OSError, because an error of a write has none, or that of the temporary file."""
+    """Set the file name of an OSError, because an error of a write has none, or that of the
+    temporary file."""
     try:
         yield
     except OSError as error:
@@ -75,19 +82,22 @@ def write_once(path: Path, content: str | bytes) -> None:
     try:
         os.link(aside, path)
     except OSError:
-        if not path.exists():  # because some file systems have no hard links; the rename raises any other error
+        # because some file systems have no hard links; the rename raises any other error
+        if not path.exists():
             aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)
 
 
 def append_lines(path: Path, lines: Sequence[Any], sync: bool = False) -> None:
-    """Append values as lines of JSON, by one writer. If a write fails, restore the file and raise OSError."""
+    """Append values as lines of JSON, by one writer. If a write fails, restore the file and raise
+    OSError."""
     data = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines).encode()
     with _naming(path), path.open("ab+", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
         if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
-            data = b" (cut)\n" + data  # so that the rest of a killed writer stays a damaged line of its own
+            # so that the rest of a killed writer stays a damaged line of its own
+            data = b" (cut)\n" + data
         try:
             while data:
                 data = data[os.write(file.fileno(), data) :]
@@ -108,7 +118,8 @@ class Lines:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a file to read. Raises OSError for a pipe or a device, because these wait for a writer, or have no end."""
+    """Open a file to read. Raises OSError for a pipe or a device, because these wait for a writer,
+    or have no end."""
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -123,7 +134,8 @@ def read_text(path: Path) -> str:
 
 
 def read_lines(path: Path, offset: int = 0, parse: Callable[[bytes], Any] = json.loads) -> Lines:
-    """Read the whole lines from byte `offset`, or all lines if the file is shorter. No lines without a file."""
+    """Read the whole lines from byte `offset`, or all lines if the file is shorter. No lines
+    without a file."""
     values = []
     damaged = 0
     with suppress(FileNotFoundError), open_regular(path) as file:
@@ -142,7 +154,8 @@ def read_lines(path: Path, offset: int = 0, parse: Callable[[bytes], Any] = json
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Return the file's JSON object, or None without a file. Raises CorruptFile if the content is anything else."""
+    """Return the file's JSON object, or None without a file. Raises CorruptFile if the content is
+    anything else."""
     try:
         with open_regular(path) as file:
             return {**json.loads(file.read())}  # raises TypeError unless the content is an object
@@ -157,7 +170,8 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def read_own(path: Path) -> bytes:
-    """Read a file to unpickle. Raises CorruptFile if the file does not belong to the user of this process."""
+    """Read a file to unpickle. Raises CorruptFile if the file does not belong to the user of this
+    process."""
     with open_regular(path) as file:
         if (owner := os.fstat(file.fileno()).st_uid) != os.getuid():
             raise CorruptFile(path, f"it belongs to user {owner}")
@@ -165,19 +179,22 @@ def read_own(path: Path) -> bytes:
 
 
 def is_private(status: os.stat_result) -> bool:
-    """Return whether a file or folder belongs to the user of this process, and nobody else can write to it."""
+    """Return whether a file or folder belongs to the user of this process, and nobody else can
+    write to it."""
     return status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder of mode 0700 for files that are executed. Raises PermissionError if it belongs to another user."""
+    """Make a folder of mode 0700 for files that are executed. Raises PermissionError if it belongs
+    to another user."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not is_private(folder.stat()):
         raise PermissionError(errno.EACCES, "another user could replace its files", str(folder))
 
 
 def last_lines(log: Path, count: int, tail: int = _TAIL) -> list[str]:
-    """Return the last lines of a log, from its last `tail` bytes; empty if the log does not exist or is unreadable."""
+    """Return the last lines of a log, from its last `tail` bytes; empty if the log does not exist
+    or is unreadable."""
     with suppress(OSError), open_regular(log) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - tail))
         return file.read().decode(errors="replace").splitlines()[-count:]
@@ -207,16 +224,18 @@ class LockHeld(Exception):
 
 
 class Lock:
-    """A lock that this process has until the process ends. Raises LockHeld if another process has the lock.
+    """A lock that this process has until the process ends. Raises LockHeld if another process has
+    the lock.
 
-    The kernel excludes the processes of this node and, on most shared disks, of other nodes: open file description
-    locks, https://lwn.net/Articles/586904/. For all other processes the holder writes a note into the file and, with
-    `beats`, touches the file every few seconds.
+    The kernel excludes the processes of this node and, on most shared disks, of other nodes: open
+    file description locks, https://lwn.net/Articles/586904/. For all other processes the holder
+    writes a note into the file and, with `beats`, touches the file every few seconds.
     """
 
     def __init__(self, path: Path, beats: bool = False) -> None:
         self.path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)  # an int, so that the lock outlives this object
+        # an int, so that the lock outlives this object
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         self._own = Holder(socket.gethostname(), os.getpid())
         self._released = threading.Event()
         if _is_held(path, self._file, fcntl.F_OFD_SETLK):
@@ -229,7 +248,8 @@ class Lock:
             threading.Thread(target=self._beat, name="lock", daemon=True).start()
 
     def taken_over_by(self) -> Holder | None:
-        """Return another process that has the lock now, or None. Without a common kernel, two can take it at once."""
+        """Return another process that has the lock now, or None. Without a common kernel, two can
+        take it at once."""
         other = _note(self.path)
         return other if other.pid and other != self._own else None
 
@@ -241,7 +261,8 @@ class Lock:
 
     def _beat(self) -> None:
         while not self._released.wait(_BEAT_S):
-            with suppress(OSError):  # because the next beat follows if the disk is away for a moment
+            # because the next beat follows if the disk is away for a moment
+            with suppress(OSError):
                 os.utime(self.path)
 
 
@@ -256,22 +277,30 @@ def holder(path: Path) -> Holder | None:
 
 
 def _is_held(path: Path, file: int, command: int) -> bool:
-    """Return whether another process has the lock. If not, and the command is F_OFD_SETLK, take the lock."""
+    """Return whether another process has the lock. If not, and the command is F_OFD_SETLK, take the
+    lock."""
     locked = _ask_kernel(file, command)
     note = _note(path)
     if locked or not note.pid:
         return bool(locked)
-    here = note.host == socket.gethostname()  # because a kernel with locks decides about its own node
-    if here and (locked is False or note.pid == os.getpid() or not Path(f"/proc/{note.pid}").exists()):
+    # because a kernel with locks decides about its own node
+    here = note.host == socket.gethostname()
+    if here and (
+        locked is False or note.pid == os.getpid() or not Path(f"/proc/{note.pid}").exists()
+    ):
         return False
-    with tempfile.TemporaryFile(dir=path.parent) as now:  # because the file system's clock may differ from the node's
+    # because the file system's clock may differ from the node's
+    with tempfile.TemporaryFile(dir=path.parent) as now:
         return os.fstat(now.fileno()).st_mtime - path.stat().st_mtime < _DEAD_S
 
 
 def _ask_kernel(file: int, command: int) -> bool | None:
-    """Return whether the kernel has a lock of another process; None if the file system has no locks."""
+    """Return whether the kernel has a lock of another process; None if the file system has no
+    locks."""
     try:
-        answer = fcntl.fcntl(file, command, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        answer = fcntl.fcntl(
+            file, command, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        )
     except BlockingIOError:
         return True
     except OSError as error:
@@ -289,4 +318,6 @@ def _note(path: Path) -> Holder:
 
 def _aside(path: Path) -> Path:
     """Return a temporary name that no other thread uses, on this node or another."""
-    return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{threading.get_native_id()}")
+    return path.with_name(
+        f".{path.name}.{socket.gethostname()}.{os.getpid()}.{threading.get_native_id()}"
+    )

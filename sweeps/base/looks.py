@@ -1,4 +1,5 @@
-"""How often the files of attempts are read: rarely where there are many, because a shared disk has other users."""
+"""How often the files of attempts are read: rarely where there are many, because a shared disk has
+other users."""
 
 import time
 from collections.abc import Callable, Collection
@@ -28,7 +29,8 @@ class RateLimit:
 
 
 class Looks:
-    """The rates for running attempts and for queued ones, whose files are read five times as rarely."""
+    """The rates for running attempts and for queued ones, whose files are read five times as
+    rarely."""
 
     def __init__(self) -> None:
         self._limits = RateLimit(), RateLimit()

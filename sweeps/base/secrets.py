@@ -1,4 +1,5 @@
-"""Secrets, which must stay in the environment: passwords of addresses, and values of keys such as api_key."""
+"""Secrets, which must stay in the environment: passwords of addresses, and values of keys such as
+api_key."""
 
 import os
 import re
@@ -7,32 +8,38 @@ from typing import Any
 
 from sweeps.base.errors import UserError
 
-# The value of ${...} was not typed. A password may contain anything but blanks, and so extends to the last @.
-# A scheme begins at a word's start, because to try each letter of a long word takes the square of its length.
+# The value of ${...} was not typed. A password may contain anything but blanks, and so extends to
+# the last @. A scheme begins at a word's start, because to try each letter of a long word takes the
+# square of its length.
 _PASSWORD = re.compile(
     r"""(?P<user>(?<![\w.+-])[\w.+-]+://(?:\$\{[^}]*\}|[^/:@$\s"'])*:)(?!\$\{)[^\s"']+@"""
     r"""|(?P<query>[?&](?:\w*password|passwd|pwd)=)(?!\$\{)[^\s"'&]+"""
     r"""|(?P<token>(?<![\w.+-])(?:\w+\+)?https?://)(?!\$\{)[^\s"'/:@$]+@""",
     re.IGNORECASE,
 )
-# A name begins after a sign or, as in clientSecret, with a capital letter. Tokens of texts (pad_token) are no secrets.
+# A name begins after a sign or, as in clientSecret, with a capital letter. Tokens of texts
+# (pad_token) are no secrets.
 _NAME = (
-    r"(?-i:(?<![a-zA-Z])|(?<=[a-z])(?=[A-Z]))(?:password|passwd|pwd|api_?key|(?:access|private|secret)_?key|secret"
+    r"(?-i:(?<![a-zA-Z])|(?<=[a-z])(?=[A-Z]))"
+    r"(?:password|passwd|pwd|api_?key|(?:access|private|secret)_?key|secret"
     r"|(?<!_)token|(?:api|auth|access|bearer|github|gitlab|hf|refresh|session|tracking)_token)"
 )
 _KEY = rf"(?P<key>(?<![\w.+-])[\w.+-]*{_NAME}"
-# The value of a key as in trainer.api_key=x, "api_key": "x" or api_key: x. A value with $ is in the environment.
+# The value of a key as in trainer.api_key=x, "api_key": "x" or api_key: x. A value with $ is in the
+# environment.
 _HARMLESS = r"""(?:\$|\*\*\*|(?:null|none|true|false)(?:["'\s,}\]]|$))"""
 # Small numbers, as in token=1,2 or token=interval(0.1, 1), are a hyperparameter.
 _NUMBER = r"(?:\w+\()*[-+]?(?:\d{0,5}\.\d+|\d{1,5})(?:e[-+]?\d+)?(?![\w.])"
 _COUNTED = rf"(?:(?<=token=)|(?<=token:)|(?<=token: )){_NUMBER}"
 _VALUE = rf"""(?!["']?{_HARMLESS})(?!{_COUNTED})(?:"[^"]+"|'[^']+'|[^\s"',}}\]]+)"""
 _TYPED = re.compile(rf"{_KEY}=){_VALUE}", re.IGNORECASE)
-_IN_DICT = re.compile(rf"""^[^\s=]+=\[?\{{.*?{_KEY}["']?[ ]*:[ ]*){_VALUE}""", re.IGNORECASE)  # as in auth={{token:x}}
+# as in auth={{token:x}}
+_IN_DICT = re.compile(rf"""^[^\s=]+=\[?\{{.*?{_KEY}["']?[ ]*:[ ]*){_VALUE}""", re.IGNORECASE)
 _SHOWN = re.compile(rf"""{_KEY}["']?(?:=|:[ ]+)){_VALUE}""", re.IGNORECASE)
 _SECRET_KEY = re.compile(rf"{_KEY})", re.IGNORECASE)
 _VARIABLE = re.compile(r"(?:PASSWORD|PASSWD|SECRET|TOKEN|KEY)$", re.IGNORECASE)
-_SHORTEST = 6  # letters of a variable's value that is masked, because shorter values are parts of common words
+# letters of a variable's value that is masked, because shorter values are parts of common words
+_SHORTEST = 6
 
 
 def has_password(text: str) -> bool:
@@ -40,24 +47,33 @@ def has_password(text: str) -> bool:
 
 
 def without_password(text: str) -> str:
-    """Return the text with asterisks in place of its passwords, and of the values of keys such as api_key."""
+    """Return the text with asterisks in place of its passwords, and of the values of keys such as
+    api_key."""
     return _SHOWN.sub(r"\g<key>***", _PASSWORD.sub(_mask, text))
 
 
 def without_secrets(text: str) -> str:
-    """Return the text without passwords, and without the values of variables such as HF_TOKEN in the environment."""
-    values = {value for name, value in os.environ.items() if _VARIABLE.search(name) and len(value) >= _SHORTEST}
+    """Return the text without passwords, and without the values of variables such as HF_TOKEN in
+    the environment."""
+    values = {
+        value
+        for name, value in os.environ.items()
+        if _VARIABLE.search(name) and len(value) >= _SHORTEST
+    }
     for value in sorted(values, key=len, reverse=True):  # because a value may begin with another
         text = text.replace(value, "***")
     return without_password(text)
 
 
 def mask_value(key: str, value: Any) -> Any:
-    """Return the value of a key for a file or a page, without secrets. Keys of a dict may have any depth."""
+    """Return the value of a key for a file or a page, without secrets. Keys of a dict may have any
+    depth."""
     if isinstance(value, Mapping):
         return {name: mask_value(str(name), entry) for name, entry in value.items()}
     harmless = f"{_HARMLESS}|{_NUMBER}" if key.lower().endswith("token") else _HARMLESS
-    if _SECRET_KEY.fullmatch(key) and not (value is None or re.match(harmless, str(value), re.IGNORECASE)):
+    if _SECRET_KEY.fullmatch(key) and not (
+        value is None or re.match(harmless, str(value), re.IGNORECASE)
+    ):
         return "***"
     if isinstance(value, list):
         return [mask_value("", entry) for entry in value]
@@ -89,15 +105,17 @@ def _texts(node: Any) -> Iterator[str]:
 def _refuse(text: str) -> None:
     if match := _PASSWORD.search(text):
         raise UserError(
-            f"{without_password(match[0])}: a password in a command line or in a config can be read by others\n"
-            "Put the whole address into the environment: MLFLOW_TRACKING_URI=..., or DB=... and then "
-            "tracking.uri='${oc.env:DB}' or hydra.sweeper.storage='${oc.env:DB}'"
+            f"{without_password(match[0])}: a password in a command line or in a config can be read"
+            " by others\nPut the whole address into the environment: MLFLOW_TRACKING_URI=..., or"
+            " DB=... and then tracking.uri='${oc.env:DB}' or"
+            " hydra.sweeper.storage='${oc.env:DB}'"
         )
     if match := _TYPED.search(text) or _IN_DICT.search(text):
         key = match["key"].rstrip("=: \"'")
         mark = match["key"].rstrip()[-1]
         variable = key.rpartition(".")[2].lstrip("+").upper()
         raise UserError(
-            f"{key}=***: a secret in a command line or in a config can be read by others.\n"
-            f"Put the value into the environment, as {variable}=..., and use: '{key}{mark}${{oc.env:{variable}}}'"
+            f"{key}=***: a secret in a command line or in a config can be read by others.\nPut the"
+            f" value into the environment, as {variable}=..., and use:"
+            f" '{key}{mark}${{oc.env:{variable}}}'"
         )

@@ -1,4 +1,5 @@
-"""Ctrl-C, SIGTERM and SIGHUP, which all end a sweep in the same way, also where the code of others never returns."""
+"""Ctrl-C, SIGTERM and SIGHUP, which all end a sweep in the same way, also where the code of others
+never returns."""
 
 import signal
 import threading
@@ -11,7 +12,8 @@ _WAKE = signal.SIGURG  # because by default a process ignores it
 
 
 class Interrupted(BaseException):
-    """The code was abandoned, for a reason in words, or for an error. No Exception, because others catch those."""
+    """The code was abandoned, for a reason in words, or for an error. No Exception, because others
+    catch those."""
 
     def __init__(self, reason: str | Exception = "") -> None:
         super().__init__(reason)
@@ -26,7 +28,8 @@ class Interrupted(BaseException):
 
 @contextmanager
 def on_signals(handle: Callable[[int, Any], None]) -> Iterator[None]:
-    """Call `handle` for SIGINT, SIGTERM and SIGHUP, but not for a SIGHUP that is ignored, as under nohup."""
+    """Call `handle` for SIGINT, SIGTERM and SIGHUP, but not for a SIGHUP that is ignored, as under
+    nohup."""
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
@@ -40,10 +43,11 @@ def on_signals(handle: Callable[[int, Any], None]) -> Iterator[None]:
 
 @contextmanager
 def interruptible(reason: Callable[[], str]) -> Iterator[None]:
-    """Raise Interrupted in the code within, once `reason` returns words. Only for code that writes no file.
+    """Raise Interrupted in the code within, once `reason` returns words. Only for code that writes
+    no file.
 
-    Another thread calls `reason`, so that no signal is lost that arrives just before the code, or just after it. What
-    the code has in memory may be incomplete then.
+    Another thread calls `reason`, so that no signal is lost that arrives just before the code, or
+    just after it. What the code has in memory may be incomplete then.
     """
     over = threading.Event()
     thread = threading.get_ident()
@@ -62,7 +66,8 @@ def interruptible(reason: Callable[[], str]) -> Iterator[None]:
             if not reasons:
                 look()
             if reasons:
-                signal.pthread_kill(thread, _WAKE)  # each time, because the code may swallow an exception
+                # each time, because the code may swallow an exception
+                signal.pthread_kill(thread, _WAKE)
 
     def interrupt(*_: Any) -> None:
         if reasons and not over.is_set():

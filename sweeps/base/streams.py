@@ -1,4 +1,5 @@
-"""The three standard streams of a command that a daemon, cron or `<&- >&- 2>&-` has started without them."""
+"""The three standard streams of a command that a daemon, cron or `<&- >&- 2>&-` has started without
+them."""
 
 import os
 import sys
@@ -17,4 +18,5 @@ def open_closed_streams() -> None:
 
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - for the life of the process
+            # not closed: it is open for the life of the process
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115

@@ -9,7 +9,9 @@ from itertools import takewhile
 
 from sweeps.base.secrets import without_password
 
-_CONTROLS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)?|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROLS = re.compile(
+    r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)?|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
 LONGEST = 100
 """Maximum number of characters of a value in a line with other values."""
 _LONGEST_LINE = 500  # characters of an error in a summary
@@ -21,7 +23,8 @@ def printable(words: str) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Return the first words of an error, with its type unless the words of such an error say all."""
+    """Return the first words of an error, with its type unless the words of such an error say
+    all."""
     name = type(error).__name__
     lines = [line.strip().rstrip(".") for line in str(error).splitlines() if line.strip(" .")]
     if not lines:
@@ -30,7 +33,8 @@ def reason(error: BaseException) -> str:
 
 
 def one_line(words: str) -> str:
-    """Return an error of several lines in one line, without its middle if it is long. The whole error is in its log."""
+    """Return an error of several lines in one line, without its middle if it is long. The whole
+    error is in its log."""
     return short(" ".join(words.split()), _LONGEST_LINE)
 
 
@@ -39,7 +43,8 @@ def text(value: object, digits: int = 6) -> str:
 
 
 def without_noise(value: object) -> object:
-    """Return a number of 32 bits with the fewest digits that mean it: 0.3 for 0.30000001192092896."""
+    """Return a number of 32 bits with the fewest digits that mean it: 0.3 for
+    0.30000001192092896."""
     if not isinstance(value, float) or not math.isfinite(value):
         return value
     with suppress(OverflowError):  # because the number needs 64 bits
@@ -55,18 +60,21 @@ def _as_32_bits(value: float) -> float:
 
 
 def digits_of(values: Iterable[object]) -> int:
-    """Return how many digits of numbers in a column to show: four, or up to six if fewer would make two equal."""
+    """Return how many digits of numbers in a column to show: four, or up to six if fewer would make
+    two equal."""
     different = {text(value): value for value in values}
     for digits in (4, 5):
         shorter = {text(value, digits) for value in different.values()}
-        is_in_full = not any("e+" in words for words in shorter - different.keys())  # because 1.2e+04 is for 12345.7
+        # because 1.2e+04 is for 12345.7
+        is_in_full = not any("e+" in words for words in shorter - different.keys())
         if len(shorter) == len(different) and is_in_full:
             return digits
     return 6
 
 
 def mean_text(mean: float, ends: tuple[float, float]) -> tuple[str, str]:
-    """Return a mean and its interval with as many digits as the interval's width supports: two of its half."""
+    """Return a mean and its interval with as many digits as the interval's width supports: two of
+    its half."""
     low, high = ends
     half = (high - low) / 2
     if not (math.isfinite(half) and half > 0):
@@ -95,10 +103,13 @@ def counted(count: int, noun: str) -> str:
 
 
 def short_difference(words: str, others: str, limit: int = LONGEST) -> tuple[str, str]:
-    """Return two different texts shortened: their parts from shortly before the difference if they look the same."""
+    """Return two different texts shortened: their parts from shortly before the difference if they
+    look the same."""
     if short(words, limit) != short(others, limit):
         return short(words, limit), short(others, limit)
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(words, others, strict=False)))
+    same = sum(
+        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(words, others, strict=False))
+    )
     start = max(0, same - limit // 4)
     return f"…{short(words[start:], limit)}", f"…{short(others[start:], limit)}"
 

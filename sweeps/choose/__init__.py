@@ -1,7 +1,7 @@
 """The choosers of the next trial, a file each: every choice is a pure function of the record.
 
-The loop asks one chooser after the other. A chooser may cache what it derives from the trials, because the same trials
-always lead to the same choice, also after the driver was killed.
+The loop asks one chooser after the other. A chooser may cache what it derives from the trials,
+because the same trials always lead to the same choice, also after the driver was killed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,10 @@ class Proposal:
     outside: bool = False  # whether the params are outside of the search space
     added: str = ""  # name under which a person added the trial
     infeasible: str = ""  # reason why the trial cannot run here
-    memory: Mapping[str, Any] = field(default_factory=dict)  # opaque data that the sampler stores with the trial
-    shared: Mapping[str, Any] = field(default_factory=dict)  # opaque data that the sampler stores with the study
+    # opaque data that the sampler stores with the trial
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    # opaque data that the sampler stores with the study
+    shared: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,14 @@ class Chooser(Protocol):
 
 @dataclass
 class Changes:
-    """A cursor over the study's changes, with which a cache follows the record without reading all of it."""
+    """A cursor over the study's changes, with which a cache follows the record without reading all
+    of it."""
 
     _read: int = 0
 
     def read_new(self, study: StudySnapshot) -> Sequence[int]:
-        """Return the numbers of the trials that were proposed, ended or reopened since the last call."""
+        """Return the numbers of the trials that were proposed, ended or reopened since the last
+        call."""
         numbers = study.changes[self._read :]
         self._read = len(study.changes)
         return numbers

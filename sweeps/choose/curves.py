@@ -26,10 +26,12 @@ class Reports:
     metric: str
     maximizes: bool
     _curves: dict[int, dict[int, float]] = field(default_factory=dict)
-    _readers: dict[int, MetricsReader] = field(default_factory=dict)  # of trials that may report more
+    # of trials that may report more
+    _readers: dict[int, MetricsReader] = field(default_factory=dict)
 
     def curve(self, trial: TrialRecord) -> Curve:
-        """Return what a trial has reported. A file that cannot be read adds nothing: the loop tells the user."""
+        """Return what a trial has reported. A file that cannot be read adds nothing: the loop tells
+        the user."""
         number = trial.number
         is_over = trial.state.is_over
         if is_over and number in self._curves and number not in self._readers:
@@ -41,7 +43,9 @@ class Reports:
             if not reader.mark_read(lines):
                 curve.clear()
             values = {line.step: line.metrics.get(self.metric, math.nan) for line in lines.values}
-            curve |= {step: -v if self.maximizes else v for step, v in values.items() if math.isfinite(v)}
+            curve |= {
+                step: -v if self.maximizes else v for step, v in values.items() if math.isfinite(v)
+            }
             if is_over:
                 del self._readers[number]
         return curve
@@ -50,17 +54,23 @@ class Reports:
 class Ends:
     """Estimates of final losses from last reports, by the curves of completed trials.
 
-    If a report lies between the reports of completed trials at its step, the estimate lies between their ends, in the
-    same order. Beyond all of them, the estimate lies as far beyond their ends.
+    If a report lies between the reports of completed trials at its step, the estimate lies between
+    their ends, in the same order. Beyond all of them, the estimate lies as far beyond their ends.
     """
 
     def __init__(self, curves: Sequence[Curve], losses: Sequence[float]) -> None:
-        """Learn from the curves and final losses of ended trials; the loss of a pruned trial is infinite."""
-        completed = [(curve, loss) for curve, loss in zip(curves, losses, strict=True) if curve and loss < math.inf]
+        """Learn from the curves and final losses of ended trials; the loss of a pruned trial is
+        infinite."""
+        completed = [
+            (curve, loss)
+            for curve, loss in zip(curves, losses, strict=True)
+            if curve and loss < math.inf
+        ]
 
         @cache
         def at(step: int) -> tuple[Array, Array, float]:
-            """Return the sorted reports of completed trials at a step, their sorted ends, and the noise."""
+            """Return the sorted reports of completed trials at a step, their sorted ends, and the
+            noise."""
             pairs = [(curve[step], loss) for curve, loss in completed if step in curve]
             reports, ends = np.array(pairs).reshape(-1, 2).T
             return np.sort(reports), np.sort(ends), _noise(reports, ends)
@@ -68,7 +78,8 @@ class Ends:
         self._at = at
 
     def estimate(self, curve: Curve) -> tuple[float, float]:
-        """Return the estimated loss and its noise; infinite if no completed trial reported at that step.
+        """Return the estimated loss and its noise; infinite if no completed trial reported at that
+        step.
 
         The noise is the variance of the error, in units of the variance of all losses' scores.
         """
@@ -80,15 +91,20 @@ class Ends:
         return float(np.interp(nearest, reports, ends) + report - nearest), noise
 
     def fill(self, curves: Sequence[Curve], losses: Sequence[float]) -> list[float]:
-        """Return the losses, with an estimate in place of each infinite loss, which a pruned trial has."""
+        """Return the losses, with an estimate in place of each infinite loss, which a pruned trial
+        has."""
         return [
-            self.estimate(curve)[0] if loss == math.inf else loss for curve, loss in zip(curves, losses, strict=True)
+            self.estimate(curve)[0] if loss == math.inf else loss
+            for curve, loss in zip(curves, losses, strict=True)
         ]
 
 
 def _noise(reports: Array, ends: Array) -> float:
-    """Return the noise that explains the correlation of the quantiles, lowered because few trials show it."""
+    """Return the noise that explains the correlation of the quantiles, lowered because few trials
+    show it."""
     if len(ends) < _MIN_TRIALS or len(set(reports)) < 2 or len(set(ends)) < 2:
         return math.inf
-    correlation = float(np.corrcoef(quantiles(reports), quantiles(ends))[0, 1]) * (1 - 1 / len(ends))
+    correlation = float(np.corrcoef(quantiles(reports), quantiles(ends))[0, 1]) * (
+        1 - 1 / len(ends)
+    )
     return 1 / correlation**2 - 1 if correlation > 0 else math.inf

@@ -13,7 +13,8 @@ from sweeps.trial.job import Point
 
 @dataclass
 class Grid:
-    """A chooser that begins the points in order; points that need too much memory are infeasible."""
+    """A chooser that begins the points in order; points that need too much memory are
+    infeasible."""
 
     space: SearchSpace
     memory: OutOfMemory
@@ -36,5 +37,11 @@ class Grid:
         allowed = narrow(self.space, study.excluded)
         for point in self._left:
             if canonical(point) not in self._tried and not allowed.excludes(point):
-                return Next([Proposal(point, By.GRID, infeasible=self.memory.explain_infeasible(study, point))])
+                return Next(
+                    [
+                        Proposal(
+                            point, By.GRID, infeasible=self.memory.explain_infeasible(study, point)
+                        )
+                    ]
+                )
         return Next()

@@ -1,7 +1,9 @@
-"""Manual changes to a study: a person ends trials, adds or excludes points, with or without a running driver.
+"""Manual changes to a study: a person ends trials, adds or excludes points, with or without a
+running driver.
 
-A request for points is a file, `added/<time>.json` in the study's folder, until the driver has recorded it in the
-journal under this name. If the driver refuses the request, it writes the reason to `<time>.refused` instead.
+A request for points is a file, `added/<time>.json` in the study's folder, until the driver has
+recorded it in the journal under this name. If the driver refuses the request, it writes the reason
+to `<time>.refused` instead.
 """
 
 import errno
@@ -41,11 +43,13 @@ _ADD_AGAIN = 'Delete it, and request it again: python -m sweeps resume NAME --ad
 
 @dataclass
 class Manual:
-    """A chooser that begins the added points; a grid with repeats begins a point under each seed."""
+    """A chooser that begins the added points; a grid with repeats begins a point under each
+    seed."""
 
     seeds: Seeds
     _changes: Changes = field(default_factory=Changes)
-    _begun: dict[str, list[Any]] = field(default_factory=dict)  # seeds of the trials, by the name of the added point
+    # seeds of the trials, by the name of the added point
+    _begun: dict[str, list[Any]] = field(default_factory=dict)
 
     def next(self, study: StudySnapshot) -> Next:
         """Return the oldest added trial that has not begun."""
@@ -67,13 +71,24 @@ class Manual:
         return self.seeds.repeated if self.seeds.in_grid else self.seeds.repeated[:1]
 
     def _propose(self, added: Added, seed: Any) -> Proposal:
-        chosen = {self.seeds.key: seed} if self.seeds.repeated and self.seeds.key not in added.params else {}
+        chosen = (
+            {self.seeds.key: seed}
+            if self.seeds.repeated and self.seeds.key not in added.params
+            else {}
+        )
         recorded = {} if self.seeds.in_grid else chosen
-        return Proposal({**added.params, **chosen}, By.PERSON, seed=recorded, outside=added.outside, added=added.name)
+        return Proposal(
+            {**added.params, **chosen},
+            By.PERSON,
+            seed=recorded,
+            outside=added.outside,
+            added=added.name,
+        )
 
 
 def end_trials(study: StudySnapshot, numbers: Sequence[int]) -> list[str]:
-    """Request that open trials end as pruned, and return a message for each. Raises UserError; then none ends."""
+    """Request that open trials end as pruned, and return a message for each. Raises UserError; then
+    none ends."""
     messages = []
     for trial, attempt in [_open_trial(study, number) for number in numbers]:
         if attempt.stop_requested() is None:
@@ -89,26 +104,36 @@ def _open_trial(study: StudySnapshot, number: int) -> tuple[TrialRecord, Attempt
     trial = next((trial for trial in study.rows if trial.number == number), None)
     attempt = TrialFolder(trial.folder).newest() if trial else None
     if trial is None or attempt is None or attempt.is_over:
-        problem = f"the trial is {trial.state}" if trial else f"study {study.name} has no such trial"
-        running = ", ".join(str(trial.number) for trial in study.rows if trial.state is State.RUNNING)
+        problem = (
+            f"the trial is {trial.state}" if trial else f"study {study.name} has no such trial"
+        )
+        running = ", ".join(
+            str(trial.number) for trial in study.rows if trial.state is State.RUNNING
+        )
         advice = f"Choose a running trial: {running}" if running else "No trial is running."
         raise UserError(f"--trial {number}: {problem}.\n{advice}")
     return trial, attempt
 
 
 def add_point(definition: Definition, study: StudySnapshot, text: str) -> Path:
-    """Add a point such as "lr=0.003 batch_size=48", and return its file. Raises UserError if it is invalid or tried."""
+    """Add a point such as "lr=0.003 batch_size=48", and return its file. Raises UserError if it is
+    invalid or tried."""
     names = [name.partition(" under ")[0] for name in definition.parameters]
     keys = {name.lstrip("+"): name for name in names}
     if definition.search.get("custom_search_space", "None") != "None":
-        raise UserError(f"--add '{text}': the search space of study {study.name} is code, so no point can be added.")
+        raise UserError(
+            f"--add '{text}': the search space of study {study.name} is code, so no point can be"
+            " added."
+        )
     try:
         typed = point_of(OverridesParser.create().parse_overrides(shlex.split(text)))
     except (HydraException, ValueError) as error:
         problem = f"--add '{text}' cannot be parsed: {error}".partition("\n")[0]
         raise UserError(f"{problem}.\nType key=value for each of: {', '.join(keys)}") from error
     if not typed or (wrong := [key for key in typed if key.lstrip("+") not in keys]):
-        problem = f"study {study.name} does not sweep {wrong[0]}" if typed else "there are no values"
+        problem = (
+            f"study {study.name} does not sweep {wrong[0]}" if typed else "there are no values"
+        )
         raise UserError(f"--add '{text}': {problem}.\nType a value for each of: {', '.join(keys)}")
     point = {keys[key.lstrip("+")]: value for key, value in typed.items()}
     refuse_duplicate(point, study.rows, study.added)
@@ -129,7 +154,8 @@ def _request(study: Path, content: Mapping[str, Any]) -> Path:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make the folder of requests as the study's folder: with its permissions, and by root with its owner."""
+    """Make the folder of requests as the study's folder: with its permissions, and by root with its
+    owner."""
     try:
         folder.mkdir()
     except FileExistsError:
@@ -140,17 +166,22 @@ def _make_folder(folder: Path) -> None:
     folder.chmod(stat.S_IMODE(study.st_mode))
 
 
-def refuse_duplicate(point: Point, trials: Sequence[TrialRecord], added: Sequence[Added] = ()) -> None:
+def refuse_duplicate(
+    point: Point, trials: Sequence[TrialRecord], added: Sequence[Added] = ()
+) -> None:
     """Raise UserError if a trial has this point, or the point was added before."""
     for trial in trials:
         if canonical(trial.params) == canonical({**point, **trial.seed}):
-            raise UserError(f"'{trial.name}' is trial {trial.number} already, which is {trial.state}.")
+            raise UserError(
+                f"'{trial.name}' is trial {trial.number} already, which is {trial.state}."
+            )
     if canonical(point) in [canonical(other.params) for other in added]:
         raise UserError(f"'{point_text(point)}' was added already.")
 
 
 def list_requests(study: Path) -> list[Path]:
-    """Return the files of the requests that are not recorded yet, oldest first. Raises OSError if one may not look."""
+    """Return the files of the requests that are not recorded yet, oldest first. Raises OSError if
+    one may not look."""
     folder = study / _FOLDER
     if not folder.exists():
         return []
@@ -160,7 +191,8 @@ def list_requests(study: Path) -> list[Path]:
 def read_request(file: Path, space: SearchSpace, seeds: Seeds) -> Added | Excluded:
     """Return the request of a file.
 
-    Raises UserError if the study has no such point or the file is corrupt, and OSError if the file cannot be read now.
+    Raises UserError if the study has no such point or the file is corrupt, and OSError if the file
+    cannot be read now.
     """
     content = _read_content(file)
     user = str(content.get("by", ""))
@@ -179,7 +211,8 @@ def read_request(file: Path, space: SearchSpace, seeds: Seeds) -> Added | Exclud
 
 
 def _read_content(file: Path) -> dict[str, Any]:
-    """Return the JSON object of a request. Raises UserError for anything else, OSError if it may be readable later."""
+    """Return the JSON object of a request. Raises UserError for anything else, OSError if it may be
+    readable later."""
     try:
         if file.stat().st_size > _MOST_BYTES:
             raise CorruptFile(file, f"it has more than {_MOST_BYTES} bytes")
@@ -188,7 +221,9 @@ def _read_content(file: Path) -> dict[str, Any]:
         raise UserError(f"{error}.\n{_ADD_AGAIN}") from error
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ELOOP, errno.EISDIR):
-            raise UserError(f"{file} cannot be read: it is a folder, or a link to no file.\n{_ADD_AGAIN}") from error
+            raise UserError(
+                f"{file} cannot be read: it is a folder, or a link to no file.\n{_ADD_AGAIN}"
+            ) from error
         raise
     if content is None:
         raise UserError(f"{file} cannot be read: it was deleted.\n{_ADD_AGAIN}")
@@ -201,30 +236,40 @@ def _refuse_values(file: Path, point: Mapping[str, Any]) -> None:
         for key, value in check_point(point).items():
             f"{key}{value}".encode()  # raises ValueError for a lone surrogate
             if isinstance(value, int):
-                float(value)  # raises OverflowError for a number that cannot be compared with others
+                # raises OverflowError for a number that cannot be compared with others
+                float(value)
     except MALFORMED as error:
-        raise UserError(f"{file}: its point cannot be read: {ascii(str(error))[1:-1]}.\n{_ADD_AGAIN}") from error
+        raise UserError(
+            f"{file}: its point cannot be read: {ascii(str(error))[1:-1]}.\n{_ADD_AGAIN}"
+        ) from error
 
 
 def _is_outside(point: Point, space: SearchSpace, seeds: Seeds) -> bool:
-    """Return whether a point is outside of the space. Raises UserError if it has not the params of a trial."""
-    keys = dict.fromkeys(parameter.key for parameter in space.parameters if space.exists(parameter, point))
+    """Return whether a point is outside of the space. Raises UserError if it has not the params of
+    a trial."""
+    keys = dict.fromkeys(
+        parameter.key for parameter in space.parameters if space.exists(parameter, point)
+    )
     if seeds.in_grid and seeds.key not in point:
         keys.pop(seeds.key, None)  # because the point runs under each seed
     if missing := sorted(keys.keys() - point.keys()):
         advice = f"Type a value for each of: {', '.join(keys)}"
-        raise UserError(f"'{point_text(point)}' cannot be added: {missing[0]} is missing.\n{advice}")
+        raise UserError(
+            f"'{point_text(point)}' cannot be added: {missing[0]} is missing.\n{advice}"
+        )
     if needless := sorted(point.keys() - keys.keys()):
         advice = f"Remove {needless[0]}."
         raise UserError(
-            f"'{point_text(point)}' cannot be added: {needless[0]} does not exist with these values.\n{advice}"
+            f"'{point_text(point)}' cannot be added: {needless[0]} does not exist with these"
+            f" values.\n{advice}"
         )
     first = {seeds.key: seeds.repeated[0]} if seeds.in_grid and seeds.repeated else {}
     return not space.contains({**first, **point})
 
 
 def refuse_file(file: Path, error: UserError) -> None:
-    """Replace the file of a request by a file with the error. Raises OSError if the folder cannot be written."""
+    """Replace the file of a request by a file with the error. Raises OSError if the folder cannot
+    be written."""
     write_whole(file.with_suffix(".refused"), str(error), mode=0o644)
     try:
         file.unlink(missing_ok=True)
@@ -233,7 +278,8 @@ def refuse_file(file: Path, error: UserError) -> None:
 
 
 def wait_for_driver(file: Path, for_s: float) -> bool:
-    """Return whether the driver has recorded the request within `for_s` seconds. Raises UserError if refused."""
+    """Return whether the driver has recorded the request within `for_s` seconds. Raises UserError
+    if refused."""
     deadline = time.monotonic() + for_s
     refused = file.with_suffix(".refused")
     while file.exists() and time.monotonic() < deadline:

@@ -1,4 +1,5 @@
-"""Running out of memory is monotone: a point that needs at least as much memory as a failed trial is infeasible."""
+"""Running out of memory is monotone: a point that needs at least as much memory as a failed trial
+is infeasible."""
 
 import json
 import re
@@ -17,24 +18,30 @@ _AXIS = re.compile(r"([\w.]+)(?:/([\w.]+))?")
 
 
 class OutOfMemory:
-    """The points that ran out of memory; of two points that differ only on `axes`, the larger one needs more memory."""
+    """The points that ran out of memory; of two points that differ only on `axes`, the larger one
+    needs more memory."""
 
     def __init__(self, axes: Sequence[str], config: DictConfig) -> None:
-        """Parse the axes: keys such as `batch_size`, or quotients such as `batch_size/gpus`. Raises UserError."""
+        """Parse the axes: keys such as `batch_size`, or quotients such as `batch_size/gpus`. Raises
+        UserError."""
         matches = [_AXIS.fullmatch(axis.replace(" ", "")) for axis in axes]
         if wrong := [axis for axis, match in zip(axes, matches, strict=True) if match is None]:
             raise UserError(
-                f"hydra.sweeper.memory_axes={wrong[0]}: an axis is one key, or two keys with a slash.\n"
-                "Type, for example: 'hydra.sweeper.memory_axes=[batch_size/gpus,model.filters]'"
+                f"hydra.sweeper.memory_axes={wrong[0]}: an axis is one key, or two keys with a"
+                " slash.\nType, for example:"
+                " 'hydra.sweeper.memory_axes=[batch_size/gpus,model.filters]'"
             )
         self._axes = [(match[1], match[2]) for match in matches if match]
         self._config = config
         self._changes = Changes()
-        self._needs_by_rest: dict[str, dict[int, tuple[float, ...]]] = {}  # needs of each trial that ran out of memory
-        self._rest_of: dict[int, str] = {}  # the same trials: text of the values that comparable points have in common
+        # needs of each trial that ran out of memory
+        self._needs_by_rest: dict[str, dict[int, tuple[float, ...]]] = {}
+        # the same trials: text of the values that comparable points have in common
+        self._rest_of: dict[int, str] = {}
 
     def refuse_unknown(self, swept: Sequence[str]) -> None:
-        """Raise UserError if an axis has a key that is not in the configuration, not swept and in no swept group."""
+        """Raise UserError if an axis has a key that is not in the configuration, not swept and in
+        no swept group."""
         for key in (key for axis in self._axes for key in axis if key):
             is_swept = any(key == name or key.startswith(f"{name}.") for name in swept)
             if not is_swept and OmegaConf.select(self._config, key, default=...) is ...:
@@ -50,10 +57,12 @@ class OutOfMemory:
         rest, needs = self._compare_by(point)
         for number, limits in self._needs_by_rest.get(rest, {}).items():
             if all(need >= limit for need, limit in zip(needs, limits, strict=True)):
-                axes = " and ".join(f"{top}/{bottom}" if bottom else top for top, bottom in self._axes)
+                axes = " and ".join(
+                    f"{top}/{bottom}" if bottom else top for top, bottom in self._axes
+                )
                 return (
-                    f"by {axes} it needs at least as much memory as trial {number}, which ran out of memory.\n"
-                    "To try such trials anyway, type hydra.sweeper.memory_axes=[]"
+                    f"by {axes} it needs at least as much memory as trial {number}, which ran out"
+                    " of memory.\nTo try such trials anyway, type hydra.sweeper.memory_axes=[]"
                 )
         return ""
 
@@ -68,7 +77,8 @@ class OutOfMemory:
             self._rest_of[trial.number] = rest
 
     def _compare_by(self, point: Point) -> tuple[str, tuple[float, ...]]:
-        """Return the values that comparable points have in common, as text, and the needs to compare them by."""
+        """Return the values that comparable points have in common, as text, and the needs to
+        compare them by."""
         values = {key.lstrip("+"): value for key, value in point.items()}
         rest = dict(values)
         kinds = []
@@ -77,9 +87,14 @@ class OutOfMemory:
             if not {top, bottom} & set(values):
                 continue
             above = _numbers(values.get(top, OmegaConf.select(self._config, top)))
-            below = _numbers(values.get(bottom, OmegaConf.select(self._config, bottom, default=1))) if bottom else [1]
+            below = (
+                _numbers(values.get(bottom, OmegaConf.select(self._config, bottom, default=1)))
+                if bottom
+                else [1]
+            )
             if above and below and len(below) == 1:
-                kinds.append((len(above), below[0] == 0))  # because 0 GPUs use the memory of the CPU
+                # because 0 GPUs use the memory of the CPU
+                kinds.append((len(above), below[0] == 0))
                 needs += [number / (below[0] or 1.0) for number in above]
                 rest.pop(top, None)
                 rest.pop(str(bottom), None)
@@ -87,10 +102,13 @@ class OutOfMemory:
 
 
 def _numbers(value: Any) -> list[float]:
-    """Return a number, or a list of numbers that may be text, as a list; empty for any other value."""
+    """Return a number, or a list of numbers that may be text, as a list; empty for any other
+    value."""
     try:
         parsed = json.loads(value) if isinstance(value, str) else value
     except ValueError:
         return []
     items = list(parsed) if isinstance(parsed, list) or OmegaConf.is_list(parsed) else [parsed]
-    return [float(item) for item in items] if all(type(item) in (int, float) for item in items) else []
+    return (
+        [float(item) for item in items] if all(type(item) in (int, float) for item in items) else []
+    )

@@ -17,7 +17,8 @@ _RANDOM = 400  # random candidates
 _MAX_CLIMBS = 6  # times that the neighbours of the most promising candidates become candidates
 _BEST = 5  # best points with neighbours
 _VALUES = 12  # values to try of each parameter of the best points
-_NEAR = 0.3  # largest step to a neighbour, as a fraction of the interval; most steps are far smaller
+# largest step to a neighbour, as a fraction of the interval; most steps are far smaller
+_NEAR = 0.3
 
 Gain = Callable[[Sequence[Sequence[float]]], Iterable[float]]  # the promise of each encoded point
 
@@ -25,12 +26,14 @@ Gain = Callable[[Sequence[Sequence[float]]], Iterable[float]]  # the promise of 
 class Proposals:
     """The tried points of a search space, and the coordinates of the points that ran or failed.
 
-    A point that a person has excluded since the study began is not proposed; if it was tried, its result counts.
+    A point that a person has excluded since the study began is not proposed; if it was tried, its
+    result counts.
     """
 
     def __init__(self, space: SearchSpace) -> None:
         self._space = self._allowed = space
-        self._points: Iterator[Point] = iter(())  # points that may be tried, without those before the first open one
+        # points that may be tried, without those before the first open one
+        self._points: Iterator[Point] = iter(())
         self._open: Point | None = None  # first point that may be tried
         self._tried: set[str] = set()
         self.ran: list[list[float]] = []
@@ -52,7 +55,8 @@ class Proposals:
         return canonical(point) not in self._tried and not self._allowed.excludes(point)
 
     def is_exhausted(self, size: int | None) -> bool:
-        """Return whether no point is left of a space with `size` points; None if there are far more than trials."""
+        """Return whether no point is left of a space with `size` points; None if there are far more
+        than trials."""
         if self._allowed is self._space:
             return size is not None and len(self) >= size
         while self._open is None or not self.is_open(self._open):
@@ -62,7 +66,8 @@ class Proposals:
         return False
 
     def add(self, point: Point) -> None:
-        """Add a tried point. A point outside of the space, or without all of its parameters, does not count."""
+        """Add a tried point. A point outside of the space, or without all of its parameters, does
+        not count."""
         if self._space.contains(point):
             self._tried.add(canonical(point))
 
@@ -77,17 +82,21 @@ class Proposals:
         return bool(self.failed) and all(math.dist(encoded, ran) > nearest for ran in self.ran)
 
     def nearest(self, point: Point, fixed: Collection[str] = ()) -> Point:
-        """Return the nearest untried point with the same values for `fixed` keys; the point itself if there is none."""
+        """Return the nearest untried point with the same values for `fixed` keys; the point itself
+        if there is none."""
         encoded = self.encode(point)
         most = _MOST_FRACTIONS if self._space.has_fractions else _MOST_COMPARED
         compared = islice(self._allowed.all_points(), len(self) + most)
         untried = (
-            other for other in compared if self.is_open(other) and all(is_same(other.get(k), point[k]) for k in fixed)
+            other
+            for other in compared
+            if self.is_open(other) and all(is_same(other.get(k), point[k]) for k in fixed)
         )
         return min(untried, key=lambda other: math.dist(encoded, self.encode(other)), default=point)
 
     def most_promising(self, best: Sequence[Point], gain: Gain, draws: Iterator[float]) -> Point:
-        """Return the untried point of highest gain that does not seem to fail; an empty point if there is none.
+        """Return the untried point of highest gain that does not seem to fail; an empty point if
+        there is none.
 
         The search climbs from the most promising candidates to their neighbours.
         """
@@ -95,13 +104,23 @@ class Proposals:
         gains = dict[str, tuple[float, Point]]()
         points: Iterable[Point] = self.candidates(best, draws)
         for _ in range(1 + _MAX_CLIMBS):
-            keys = {canonical(point): point for point in points if not allowed.is_restricted or allowed.contains(point)}
-            new = {key: point for key, point in keys.items() if key not in gains and key not in self._tried}
+            keys = {
+                canonical(point): point
+                for point in points
+                if not allowed.is_restricted or allowed.contains(point)
+            }
+            new = {
+                key: point
+                for key, point in keys.items()
+                if key not in gains and key not in self._tried
+            }
             if not new:
                 break
             promises = gain([self.encode(point) for point in new.values()])
             gains |= zip(new, zip(promises, new.values(), strict=True), strict=True)
-            points = self._neighbours([point for _, point in nlargest(_BEST, gains.values(), itemgetter(0))], draws)
+            points = self._neighbours(
+                [point for _, point in nlargest(_BEST, gains.values(), itemgetter(0))], draws
+            )
         ranked = (point for _, point in sorted(gains.values(), key=itemgetter(0), reverse=True))
         return next((point for point in ranked if not self.seems_to_fail(point)), {})
 
@@ -113,11 +132,15 @@ class Proposals:
         return [*(self._random(draws) for _ in range(_RANDOM)), *self._neighbours(best, draws)]
 
     def _neighbours(self, best: Sequence[Point], draws: Iterator[float]) -> Iterator[Point]:
-        conditions = {parameter.condition.key for parameter in self._space.parameters if parameter.condition}
+        conditions = {
+            parameter.condition.key for parameter in self._space.parameters if parameter.condition
+        }
         for point in islice(filter(self._space.contains, best), _BEST):
             for parameter in self._space.parameters:
                 if (key := parameter.key) not in conditions and key in point:
-                    yield from ({**point, key: value} for value in _neighbours(parameter, point[key], draws))
+                    yield from (
+                        {**point, key: value} for value in _neighbours(parameter, point[key], draws)
+                    )
             yield from self._space.beside(point, draws)
 
     def _random(self, draws: Iterator[float]) -> Point:
@@ -138,13 +161,19 @@ class Proposals:
         return indices
 
     def encode(self, point: Point) -> list[float]:
-        """Return a point's coordinates: 0 to 1 on each axis; two categories of a parameter have distance 1."""
+        """Return a point's coordinates: 0 to 1 on each axis; two categories of a parameter have
+        distance 1."""
         encoded: list[float] = []
         for parameter in self._space.parameters:
             key = parameter.key
-            exists = bool(key in point and self._space.exists(parameter, point) and parameter.find(point[key]))
+            exists = bool(
+                key in point and self._space.exists(parameter, point) and parameter.find(point[key])
+            )
             if isinstance(parameter, Choice) and not parameter.ordered:
-                encoded += [math.sqrt(0.5) * (exists and is_same(value, point[key])) for value in parameter.distinct]
+                encoded += [
+                    math.sqrt(0.5) * (exists and is_same(value, point[key]))
+                    for value in parameter.distinct
+                ]
             else:
                 encoded.append(parameter.fraction(point[key]) if exists else 0.5)
         return encoded

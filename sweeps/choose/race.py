@@ -22,10 +22,15 @@ class Race:
     _waits: bool | None = None  # cached answer, until a trial changes
 
     def next(self, study: StudySnapshot) -> Next:
-        """Return the next trial of the race. If the search has enough, its open trials do not delay the race."""
+        """Return the next trial of the race. If the search has enough, its open trials do not delay
+        the race."""
         if not self._changes.read_new(study) and self._waits is not None and not study.enough:
             return Next(waits=self._waits)
-        trials = [trial for trial in study.rows if trial.race or trial.state.is_over or not _is_abandoned(trial, study)]
+        trials = [
+            trial
+            for trial in study.rows
+            if trial.race or trial.state.is_over or not _is_abandoned(trial, study)
+        ]
         answer = self._choose(trials, any(trial.race for trial in trials))
         self._waits = None if answer.begin else answer.waits
         return answer
@@ -43,7 +48,9 @@ class Race:
                 seeded = {self.seeds.key: seed}
                 params = {**racing[index].params, **seeded}
                 proposal = Proposal(params, By.RACE, first.number, seeded, first.outside)
-                return Next([proposal], waits=True, message="" if has_begun else self._announce(racing))
+                return Next(
+                    [proposal], waits=True, message="" if has_begun else self._announce(racing)
+                )
         return Next(waits=bool(standing.todo))
 
     def _announce(self, racing: Sequence[Configuration]) -> str:

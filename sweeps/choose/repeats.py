@@ -34,12 +34,15 @@ class Seeds:
 
 @dataclass
 class Repeats:
-    """A chooser that begins the further seeds of each configuration, unless one trial has decided for all."""
+    """A chooser that begins the further seeds of each configuration, unless one trial has decided
+    for all."""
 
     seeds: Seeds
     _changes: Changes = field(default_factory=Changes)
-    _trials: dict[int, dict[int, TrialRecord]] = field(default_factory=dict)  # by number of the first trial, and seed
-    _open: dict[int, None] = field(default_factory=dict)  # first trials of the configurations with seeds left
+    # by number of the first trial, and seed
+    _trials: dict[int, dict[int, TrialRecord]] = field(default_factory=dict)
+    # first trials of the configurations with seeds left
+    _open: dict[int, None] = field(default_factory=dict)
 
     def next(self, study: StudySnapshot) -> Next:
         """Return the next seed of the first configuration with a seed left."""
@@ -67,7 +70,8 @@ class Repeats:
 
 
 def choose_seeds(settings: SweeperConf, space: SearchSpace, config: DictConfig) -> Seeds:
-    """Return the seeds of the repeats and of the final race. Raises UserError if the seed's key cannot be used."""
+    """Return the seeds of the repeats and of the final race. Raises UserError if the seed's key
+    cannot be used."""
     if settings.repeats == 1 and not settings.final_race:
         return Seeds(settings.seed_key)
     key = settings.seed_key.lstrip("+")
@@ -85,11 +89,18 @@ def choose_seeds(settings: SweeperConf, space: SearchSpace, config: DictConfig) 
         )
     text = "0" if value in (..., None, "null") else str(value)
     if not text.isdecimal():
-        raise UserError(f"{key}={text}: {setting} needs a whole number of at least 0.\nType {key}=0")
+        raise UserError(
+            f"{key}={text}: {setting} needs a whole number of at least 0.\nType {key}=0"
+        )
     first = int(text)
     fresh = first + settings.repeats
     repeated = [*range(first, fresh)] if settings.repeats > 1 else []
-    return Seeds(settings.seed_key, repeated, [*range(fresh, fresh + settings.final_race_seeds)], is_grid(settings))
+    return Seeds(
+        settings.seed_key,
+        repeated,
+        [*range(fresh, fresh + settings.final_race_seeds)],
+        is_grid(settings),
+    )
 
 
 def add_seeds(space: SearchSpace, key: str, seeds: Sequence[int]) -> SearchSpace:

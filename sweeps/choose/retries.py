@@ -6,10 +6,12 @@ from sweeps.trial.job import State
 
 
 class Retries:
-    """A chooser that resumes trials that were lost or timed out, and the open trials of an earlier driver."""
+    """A chooser that resumes trials that were lost or timed out, and the open trials of an earlier
+    driver."""
 
     def next(self, study: StudySnapshot) -> Next:
-        """Return the first queued trial that is not under way. If the search has enough, skip the search's trials."""
+        """Return the first queued trial that is not under way. If the search has enough, skip the
+        search's trials."""
         for trial in study.open:
             waits = trial.state is State.QUEUED and trial.number not in study.under_way
             if waits and not (study.enough and trial.searched):

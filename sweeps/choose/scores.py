@@ -7,7 +7,8 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_LOWEST = -4.0  # score of a distance alone, so that one result far ahead leaves room for a better one
+# score of a distance alone, so that one result far ahead leaves room for a better one
+_LOWEST = -4.0
 _LARGEST = 1e300  # because sums of larger numbers overflow
 
 
@@ -19,11 +20,12 @@ def quantiles(losses: Array) -> Array:
 
 
 def scores(losses: Array) -> Array:
-    """Return the normal quantiles of the losses, of which the better half also shows how far the losses are apart.
+    """Return the normal quantiles of the losses, of which the better half also shows how far the
+    losses are apart.
 
-    There a score is the mean of the quantile and of the distance to the median, in units that give both the same mean:
-    ranks alone do not tell whether the best is far ahead. In the worse half an outlier has no effect, and a loss may
-    be math.inf.
+    There a score is the mean of the quantile and of the distance to the median, in units that give
+    both the same mean: ranks alone do not tell whether the best is far ahead. In the worse half an
+    outlier has no effect, and a loss may be math.inf.
     """
     ranks = quantiles(losses)
     finite = np.isfinite(losses)

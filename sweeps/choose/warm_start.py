@@ -25,24 +25,37 @@ from sweeps.trial.job import Point, State
 
 _FILE = "learned.json"
 _LEARNED = {State.COMPLETED, State.PRUNED, State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY}
-_SAMPLERS = ("sweeps.choose.sampler.build.DefaultSampler", "optuna.samplers.TPESampler", "optuna.samplers.GPSampler")
+_SAMPLERS = (
+    "sweeps.choose.sampler.build.DefaultSampler",
+    "optuna.samplers.TPESampler",
+    "optuna.samplers.GPSampler",
+)
 Read = Callable[[Path, definition.Definition], StudySnapshot]
 
 
 def start_points(settings: SweeperConf, space: SearchSpace) -> list[Point]:
-    """Return the points of `hydra.sweeper.start`. Raises UserError if a point is not in the space or listed twice."""
+    """Return the points of `hydra.sweeper.start`. Raises UserError if a point is not in the space
+    or listed twice."""
     start = settings.start
     if start and is_grid(settings):
         raise _needs_a_search("hydra.sweeper.start")
     if len(start) > (settings.n_trials or 0):
-        problem = f"hydra.sweeper.start: {len(start)} points, but hydra.sweeper.n_trials={settings.n_trials}"
+        problem = (
+            f"hydra.sweeper.start: {len(start)} points, but"
+            f" hydra.sweeper.n_trials={settings.n_trials}"
+        )
         raise UserError(f"{problem}.\nType hydra.sweeper.n_trials={len(start)} or more.")
     points: dict[str, Point] = {}
     for point in (_parse_point(typed, space) for typed in start):
         if canonical(point) in points:
-            raise UserError(f"hydra.sweeper.start: {text_of(dict(point))} is listed twice.\nRemove one.")
+            raise UserError(
+                f"hydra.sweeper.start: {text_of(dict(point))} is listed twice.\nRemove one."
+            )
         if not space.allows(point):
-            raise UserError(f"hydra.sweeper.start: {text_of(dict(point))} is not in the search space.\nRemove it.")
+            raise UserError(
+                f"hydra.sweeper.start: {text_of(dict(point))} is not in the search"
+                " space.\nRemove it."
+            )
         points[canonical(point)] = point
     return [*points.values()]
 
@@ -64,17 +77,23 @@ def _parse_point(typed: Mapping[str, Any], space: SearchSpace) -> Point:
         if name in values and not is_undecided and space.exists(parameter, point):
             if not (matches := parameter.find(values[name])):
                 problem = f"{name}={text_of(values[name])} is not in the search space"
-                raise UserError(f"{setting}: {problem}.\nChoose from {parameter.key}={parameter.typed}")
+                raise UserError(
+                    f"{setting}: {problem}.\nChoose from {parameter.key}={parameter.typed}"
+                )
             point[parameter.key] = matches[0]
     for name in values.keys() - {keys[key] for key in point}:
         conditions = " or ".join(str(p.condition) for p in space.parameters if keys[p.key] == name)
         if conditions:
-            raise UserError(f"{setting}: {name} exists only under {conditions}.\nAdd this condition, or remove {name}.")
+            raise UserError(
+                f"{setting}: {name} exists only under {conditions}.\nAdd this condition, or remove"
+                f" {name}."
+            )
         swept = ", ".join(dict.fromkeys(keys.values()))
         raise UserError(f"{setting}: {name} is not in the search space.\nChoose from: {swept}")
     if not point:
         raise UserError(
-            f"{setting}: the point has no values.\nType, for example: 'hydra.sweeper.start=[{{lr: 0.001}}]'"
+            f"{setting}: the point has no values.\nType, for example: 'hydra.sweeper.start=[{{lr:"
+            " 0.001}]'"
         )
     return point
 
@@ -95,7 +114,8 @@ class EarlierTrial:
 
 @dataclass
 class EarlierTrials:
-    """The trials of `hydra.sweeper.learn_from`. The study has its own copy, because earlier studies can be deleted."""
+    """The trials of `hydra.sweeper.learn_from`. The study has its own copy, because earlier studies
+    can be deleted."""
 
     folder: Path
     trials: list[EarlierTrial]
@@ -104,7 +124,10 @@ class EarlierTrials:
     def save(self) -> None:
         """Write the copy, before any trial depends on it."""
         if self.notes:
-            write_whole(self.folder / _FILE, json.dumps({"trials": [asdict(trial) for trial in self.trials]}))
+            write_whole(
+                self.folder / _FILE,
+                json.dumps({"trials": [asdict(trial) for trial in self.trials]}),
+            )
 
 
 def load_earlier(
@@ -112,7 +135,8 @@ def load_earlier(
 ) -> EarlierTrials:
     """Return the trials of the earlier studies, which `read` reads unless the study has its copy.
 
-    Raises UserError if there is no such study, it has another objective, or the sampler cannot use earlier trials.
+    Raises UserError if there is no such study, it has another objective, or the sampler cannot use
+    earlier trials.
     """
     if not settings.learn_from:
         return EarlierTrials(folder, [], [])
@@ -140,16 +164,20 @@ def load_earlier(
 
 
 def find_study(name: str, folder: Path) -> Path:
-    """Return the folder of an earlier study: beside the study's `folder`, or a path. Raises UserError."""
+    """Return the folder of an earlier study: beside the study's `folder`, or a path. Raises
+    UserError."""
     paths = (folder.parent / name, Path(name))
     study = next((path for path in paths if (path / "study.json").exists()), None)
     if study is None:
         studies = place.suggest_study(name, folder.parent)
         raise UserError(
-            f"hydra.sweeper.learn_from={name}: there is no such earlier study in {folder.parent}.\n{studies}"
+            f"hydra.sweeper.learn_from={name}: there is no such earlier study in"
+            f" {folder.parent}.\n{studies}"
         )
     if study.absolute() == folder:
-        raise UserError(f"hydra.sweeper.learn_from={name}: this is the study itself.\nChoose an earlier study.")
+        raise UserError(
+            f"hydra.sweeper.learn_from={name}: this is the study itself.\nChoose an earlier study."
+        )
     return study
 
 
@@ -161,27 +189,41 @@ def _read_study(
     try:
         earlier = definition.read(folder)
     except CorruptFile as error:
-        raise UserError(f"{setting}: {error}.\nTo repair it, type the command that started that study") from error
+        raise UserError(
+            f"{setting}: {error}.\nTo repair it, type the command that started that study"
+        ) from error
     theirs = (earlier.objective, earlier.directions)
     ours = ([*settings.objectives], [*settings.directions])
     if theirs != ours:
-        texts = [f"{' and '.join(names)} ({' and '.join(directions)})" for names, directions in (theirs, ours)]
+        texts = [
+            f"{' and '.join(names)} ({' and '.join(directions)})"
+            for names, directions in (theirs, ours)
+        ]
         problem = f"its objective is {texts[0]}, but this study's is {texts[1]}"
         raise UserError(f"{setting}: {problem}.\nChoose another study.")
     study = read(folder, earlier)
     trials = [trial for trial in study.rows if _is_learned(trial)]
     noun = "trial"
-    if all(parameter.key.lstrip("+") != study.seed_key.lstrip("+") for parameter in space.parameters):
+    if all(
+        parameter.key.lstrip("+") != study.seed_key.lstrip("+") for parameter in space.parameters
+    ):
         configurations = by_configuration(trials, study.seed_key)
-        merged = [_merge_repeats(group.rows, group.params) for group in configurations if group.rows]
+        merged = [
+            _merge_repeats(group.rows, group.params) for group in configurations if group.rows
+        ]
         if len(merged) < len(trials):
             noun = "configuration"
         trials = merged
     before = earlier.config | _choices(folder / "multirun.yaml")
     now = definition.shared(config) | _choices(config)
-    points = [point for trial in trials if (point := _to_space(trial, before, now, space)) is not None]
+    points = [
+        point for trial in trials if (point := _to_space(trial, before, now, space)) is not None
+    ]
     if not points:
-        raise UserError(f"{setting}: none of its {len(trials)} {noun}s is in this search space.\nChoose another study.")
+        raise UserError(
+            f"{setting}: none of its {len(trials)} {noun}s is in this search space.\nChoose another"
+            " study."
+        )
     note = f"warm start: {counted(len(points), noun)} of study {folder.name}"
     if outside := len(trials) - len(points):
         note += f" ({outside} more outside of this search space)"
@@ -191,7 +233,10 @@ def _read_study(
     fixed = [key for key in before | now if key and key not in swept and not key.startswith(groups)]
     changed = [key for key in fixed if _parse_value(before.get(key)) != _parse_value(now.get(key))]
     if changed:
-        texts = [f"{key}={before.get(key, '(nothing)')}, not {now.get(key, '(nothing)')}" for key in changed[:5]]
+        texts = [
+            f"{key}={before.get(key, '(nothing)')}, not {now.get(key, '(nothing)')}"
+            for key in changed[:5]
+        ]
         note += f"; its configuration differs: {'; '.join(texts)}{' ...' * (len(changed) > 5)}"
     return points, note
 
@@ -201,7 +246,8 @@ def _is_learned(trial: TrialRecord) -> bool:
 
 
 def _merge_repeats(trials: list[TrialRecord], params: Point) -> TrialRecord:
-    """Return the trials of one configuration as one: the first that did not complete, or the first with their mean."""
+    """Return the trials of one configuration as one: the first that did not complete, or the first
+    with their mean."""
     bad = next((trial for trial in trials if trial.state is not State.COMPLETED), None)
     if bad or len(trials) == 1:
         return replace(bad or trials[0], params=params)
@@ -213,7 +259,8 @@ def _merge_repeats(trials: list[TrialRecord], params: Point) -> TrialRecord:
 def _to_space(
     trial: TrialRecord, before: Mapping[str, str], now: Mapping[str, str], space: SearchSpace
 ) -> EarlierTrial | None:
-    """Return the trial as a point of this space, with values that its study fixed; None if it is outside."""
+    """Return the trial as a point of this space, with values that its study fixed; None if it is
+    outside."""
     point = Point()
     left = {key.lstrip("+"): value for key, value in trial.params.items()}
     for parameter in space.parameters:
@@ -223,7 +270,10 @@ def _to_space(
             if not (matches := parameter.find(value)):
                 return None
             point[parameter.key] = matches[0]
-    if any(_parse_value(now.get(name)) != value and now.get(name) != value for name, value in left.items()):
+    if any(
+        _parse_value(now.get(name)) != value and now.get(name) != value
+        for name, value in left.items()
+    ):
         return None
     return EarlierTrial(point, trial.state, trial.objective) if space.contains(point) else None
 
@@ -241,5 +291,9 @@ def _choices(config: DictConfig | Path) -> dict[str, str]:
     with suppress(OSError, ValueError, YAMLError, OmegaConfBaseException):
         node: Any = OmegaConf.load(config) if isinstance(config, Path) else config
         choices = OmegaConf.select(node, "hydra.runtime.choices", default={})
-        return {str(key): str(value) for key, value in choices.items() if not str(key).startswith("hydra/")}
+        return {
+            str(key): str(value)
+            for key, value in choices.items()
+            if not str(key).startswith("hydra/")
+        }
     return {}

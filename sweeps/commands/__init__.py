@@ -1,4 +1,5 @@
-"""The commands of `python -m sweeps`, a module for each command or pair of related commands, and shared functions."""
+"""The commands of `python -m sweeps`, a module for each command or pair of related commands, and
+shared functions."""
 
 import os
 import re
@@ -26,7 +27,8 @@ from sweeps.show.terminal.console import SafeConsole, visible
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=Path(sys.argv[0]).name != "__main__.py",  # because a shell completes sweepyard, not python -m
+    # because a shell completes sweepyard, not python -m
+    add_completion=Path(sys.argv[0]).name != "__main__.py",
     rich_markup_mode=None,  # because the framed help prints <bool> after a flag
     help="Inspect, resume, stop and remove studies, running or finished.",
     pretty_exceptions_enable=False,
@@ -48,23 +50,30 @@ _ANSWER_S = 15.0
 
 
 def complete_name(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the names of the studies that begin with the typed letters, for the shell's completion."""
+    """Return the names of the studies that begin with the typed letters, for the shell's
+    completion."""
     root = Path(context.params.get("root") or MULTIRUN)
     names = [name for name in newest_first(root) if name.startswith(incomplete)]
-    names = [name for name in names if name == visible(name) and name.isprintable()]  # others cannot be typed
+    # others cannot be typed
+    names = [name for name in names if name == visible(name) and name.isprintable()]
     is_bash = "complete_bash" in os.environ.values()
-    # By backslashes, because a name has to begin with the typed letters. Other shells quote the names themselves.
+    # By backslashes, because a name has to begin with the typed letters. Other shells quote the
+    # names themselves.
     return [re.sub(r"([^\w@%+=:,./-])", r"\\\1", name) for name in names] if is_bash else names
 
 
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="name of the study, as printed by `list`", autocompletion=complete_name)
+    str,
+    typer.Argument(
+        metavar="NAME", help="name of the study, as printed by `list`", autocompletion=complete_name
+    ),
 ]
 Root = Annotated[Path, typer.Option(help="folder that contains the studies")]
 
 
 def read(name: str, root: Path) -> tuple[StudySnapshot, Definition]:
-    """Return the study of this name in `root`. Raises UserError if the study does not exist or cannot be read."""
+    """Return the study of this name in `root`. Raises UserError if the study does not exist or
+    cannot be read."""
     from sweeps.study.folder.reading import read_study
 
     folder, definition_ = definition.find(name, root)
@@ -73,19 +82,26 @@ def read(name: str, root: Path) -> tuple[StudySnapshot, Definition]:
 
 def jobs_of(study: StudySnapshot) -> list[JobInfo]:
     """Return the study's SLURM jobs that are queued or running. Raises SlurmError."""
-    return living_jobs(study.folder, (trial.folder for trial in study.rows if not trial.state.is_over))
+    return living_jobs(
+        study.folder, (trial.folder for trial in study.rows if not trial.state.is_over)
+    )
 
 
 def has_driver(folder: Path, request: Path, answer: str) -> bool:
-    """Return whether a driver runs the study, or is queued; then print its `answer` once it has recorded the request.
+    """Return whether a driver runs the study, or is queued; then print its `answer` once it has
+    recorded the request.
 
     Raises UserError if the driver refuses the request.
     """
     driver = holder(folder / "driver.lock") or next(iter(driver_chain.living(folder)), None)
     if driver is None:
         return False
-    no_answer = f"{driver} has not answered yet. The request is queued for this driver or the next one"
-    console.print(answer if manual.wait_for_driver(request, _ANSWER_S) else no_answer, soft_wrap=True)
+    no_answer = (
+        f"{driver} has not answered yet. The request is queued for this driver or the next one"
+    )
+    console.print(
+        answer if manual.wait_for_driver(request, _ANSWER_S) else no_answer, soft_wrap=True
+    )
     return True
 
 
@@ -98,7 +114,8 @@ def store_of(definition_: Definition) -> str:
 
 
 def working_folder(definition_: Definition) -> Path:
-    """Return the folder in which the study's command was typed. Raises UserError if the folder does not exist."""
+    """Return the folder in which the study's command was typed. Raises UserError if the folder does
+    not exist."""
     folder = Path(definition_.working_folder)
     if not folder.is_dir():
         raise UserError(
@@ -117,8 +134,13 @@ def check_choice(option: str, value: str, allowed: Iterable[str]) -> None:
 def check_output(output: Path, example: str) -> None:
     """Raise UserError if the file of --output cannot be written."""
     if output.is_dir() or not output.parent.is_dir():
-        problem = "the path is a folder" if output.is_dir() else f"there is no folder {output.parent}"
-        raise UserError(f"--output {output}: {problem}.\nChoose a file in an existing folder: --output {example}")
+        problem = (
+            "the path is a folder" if output.is_dir() else f"there is no folder {output.parent}"
+        )
+        raise UserError(
+            f"--output {output}: {problem}.\nChoose a file in an existing folder: --output"
+            f" {example}"
+        )
 
 
 def newest_first(root: Path) -> list[str]:

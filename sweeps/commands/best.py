@@ -17,7 +17,9 @@ def best(
     name: Name,
     root: Root = MULTIRUN,
     trial: Trial = None,
-    write: Annotated[bool, typer.Option("--write", help="write the trial's configuration to a file, too")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="write the trial's configuration to a file, too")
+    ] = False,
 ) -> None:
     """Print the command that trains the best trial again.
 
@@ -38,10 +40,13 @@ def best(
         line = best_trial.line(words, definition.working_folder)
         if not write:
             number = "" if trial is None else f" --trial {trial}"
-            # Because the line goes on in this study's Python, which the shell may not find as `python`.
+            # Because the line goes on in this study's Python, which the shell may not find as
+            # `python`.
             writing = sweeps_line("best", study.folder, words[0])
             line = f"{writing}{number} --write && {line}"
-        console.print(f"# the same trial, from {study.folder / best_trial.EXPERIMENT}", soft_wrap=True)
+        console.print(
+            f"# the same trial, from {study.folder / best_trial.EXPERIMENT}", soft_wrap=True
+        )
         console.print(line, soft_wrap=True)
 
 
@@ -50,7 +55,9 @@ def refit(
     name: Name,
     root: Root = MULTIRUN,
     trial: Trial = None,
-    all_data: Annotated[bool, typer.Option("--all-data", help="train on the validation data, too")] = False,
+    all_data: Annotated[
+        bool, typer.Option("--all-data", help="train on the validation data, too")
+    ] = False,
 ) -> None:
     """Train the best trial again and register its model in MLflow."""
     from sweeps.after import best, refit
@@ -70,4 +77,8 @@ def refit(
     console.print(f"trial {row.number} trained again: {metrics}\nmodel: {model}", soft_wrap=True)
     tags = refit.tags(study, row, refitted, best.overrides_of(definition, row))
     version = register(store_of(definition), name, refitted.folder, tags)
-    console.print(f"registered in MLflow: {version}" if version else "not registered: the study is not in MLflow")
+    console.print(
+        f"registered in MLflow: {version}"
+        if version
+        else "not registered: the study is not in MLflow"
+    )

@@ -1,4 +1,5 @@
-"""python -m sweeps bundle, reproduce: pack a study for other people, and run a packed study again."""
+"""python -m sweeps bundle, reproduce: pack a study for other people, and run a packed study
+again."""
 
 import os
 import shlex
@@ -21,7 +22,9 @@ from sweeps.space.space import canonical
 _MOST = 10  # packages and trials that are shown
 Output = Annotated[Path | None, typer.Option(help="zip file to write; default: NAME.zip")]
 Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="zip file, as written by `bundle`")]
-Overrides = Annotated[list[str] | None, typer.Argument(metavar="OVERRIDES", help="changes, as in epochs=1")]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="OVERRIDES", help="changes, as in epochs=1")
+]
 Folder = Annotated[Path | None, typer.Option(help="folder to unpack to; default: NAME_reproduced")]
 
 
@@ -44,7 +47,10 @@ def pack(name: Name, root: Root = MULTIRUN, output: Output = None) -> None:
     with TemporaryDirectory() as folder:
         figures, problems = write_figures(findings, Path(folder), "pdf")
         others: dict[str, Path | str] = {f"figures/{path.name}": path for path in figures}
-        others |= {"README.md": readme, bundle.path_in_study(study.name, HTML): report.render_without_logs(findings)}
+        others |= {
+            "README.md": readme,
+            bundle.path_in_study(study.name, HTML): report.render_without_logs(findings),
+        }
         problems += bundle.pack(study, definition, others, output)
     for line in [*problems, str(output)]:
         console.print(line, soft_wrap=True)
@@ -59,10 +65,16 @@ def reproduce(file: Bundle, overrides: Overrides = None, folder: Folder = None) 
     from sweeps.after import bundle
 
     if not file.is_file():
-        raise UserError(f"{file}: there is no such file.\nMake a bundle from a study: python -m sweeps bundle NAME")
+        raise UserError(
+            f"{file}: there is no such file.\nMake a bundle from a study: python -m sweeps bundle"
+            " NAME"
+        )
     for word in overrides or []:
         if word.lstrip("+").startswith(("hydra.sweeper.study_name=", "hydra.sweep.")):
-            raise UserError(f"{word}: the study of a bundle keeps its name and place.\nChoose a folder: --folder NAME")
+            raise UserError(
+                f"{word}: the study of a bundle keeps its name and place.\nChoose a folder:"
+                " --folder NAME"
+            )
     packed, folder = bundle.unpack(file, folder)
     if differences := bundle.describe_package_differences(folder):
         more = f" and {len(differences) - _MOST} more" if len(differences) > _MOST else ""
@@ -72,7 +84,10 @@ def reproduce(file: Bundle, overrides: Overrides = None, folder: Folder = None) 
     console.print(f"cd {shlex.quote(str(typed_in))} && {shlex.join(words)}", soft_wrap=True)
     code = _run([sys.executable, *words[1:]], typed_in)
     if code == ExitCode.REFUSED:
-        raise UserError(f"the command was refused, see above.\nTo change what ran in {folder}, choose another --folder")
+        raise UserError(
+            f"the command was refused, see above.\nTo change what ran in {folder}, choose another"
+            " --folder"
+        )
     _show_comparison(read(packed.name, folder / "study")[0], _find_new(packed.name, typed_in))
     raise SystemExit(code)
 
@@ -80,7 +95,8 @@ def reproduce(file: Bundle, overrides: Overrides = None, folder: Folder = None) 
 def _run(words: Sequence[str], folder: Path) -> int:
     """Run the command and return its exit code. An interrupt ends the command in its own way."""
     engine = str(Path(sweeps.__file__).parents[1])
-    paths = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), engine]))  # where it is not installed
+    # where it is not installed
+    paths = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), engine]))
     with subprocess.Popen(words, cwd=folder, env={**os.environ, "PYTHONPATH": paths}) as process:
         while process.poll() is None:
             try:
@@ -103,8 +119,14 @@ def _show_comparison(before: StudySnapshot, now: StudySnapshot) -> None:
 
     present = {canonical(trial.params): trial for trial in now.rows if trial.result}
     ranked = before.top()
-    pairs = [(trial, present[canonical(trial.params)]) for trial in ranked if canonical(trial.params) in present]
-    table = [["trial", *(f"{name} {time}" for name in before.objective for time in ("before", "now"))]]
+    pairs = [
+        (trial, present[canonical(trial.params)])
+        for trial in ranked
+        if canonical(trial.params) in present
+    ]
+    table = [
+        ["trial", *(f"{name} {time}" for name in before.objective for time in ("before", "now"))]
+    ]
     for old, new in pairs[:_MOST]:
         values = zip(old.objective, new.objective, strict=False)
         table.append([old.name, *(text(value) for both in values for value in both)])

@@ -16,7 +16,11 @@ from sweeps.record.study import StudySnapshot
 _PAGE = Path("comparison.html")
 Names = Annotated[
     list[str],
-    typer.Argument(metavar="NAME", help="names of studies, or paths of their folders", autocompletion=complete_name),
+    typer.Argument(
+        metavar="NAME",
+        help="names of studies, or paths of their folders",
+        autocompletion=complete_name,
+    ),
 ]
 Output = Annotated[Path, typer.Option(help="page to write")]
 
@@ -26,18 +30,28 @@ def compare(
     names: Names,
     root: Root = MULTIRUN,
     output: Output = _PAGE,
-    browser: Annotated[bool, typer.Option("--open", help="open the page in a browser, too")] = False,
+    browser: Annotated[
+        bool, typer.Option("--open", help="open the page in a browser, too")
+    ] = False,
 ) -> None:
     """Compare studies of one objective on a page."""
     from sweeps.show.page import studies, studies_page
     from sweeps.show.terminal.lines import View
 
     if len(names) < 2:
-        raise UserError(f"compare {names[0]}: one study.\nAdd another name: {compare_line(names, root)} NAME")
+        raise UserError(
+            f"compare {names[0]}: one study.\nAdd another name: {compare_line(names, root)} NAME"
+        )
     check_output(output, str(_PAGE))
-    compared = studies.compare({label: study for label, (study, _) in read_all(names, root).items()})
+    compared = studies.compare(
+        {label: study for label, (study, _) in read_all(names, root).items()}
+    )
     view = View()
-    for part in (studies.build_table(compared), *studies_page.test_parts(compared), studies.build_settings(compared)):
+    for part in (
+        studies.build_table(compared),
+        *studies_page.test_parts(compared),
+        studies.build_settings(compared),
+    ):
         view.show(part)
     for problem in filter(None, (study.problem for study in compared)):
         console.print(problem, soft_wrap=True)
@@ -54,7 +68,8 @@ def compare_line(names: Sequence[str], root: Path) -> str:
 
 
 def read_all(names: Sequence[str], root: Path) -> dict[str, tuple[StudySnapshot, Definition]]:
-    """Return the studies and their definitions by label: the name, or the typed path if two studies have one name.
+    """Return the studies and their definitions by label: the name, or the typed path if two studies
+    have one name.
 
     Raises UserError for a study that does not exist, or was typed twice.
     """
@@ -66,5 +81,8 @@ def read_all(names: Sequence[str], root: Path) -> dict[str, tuple[StudySnapshot,
             raise UserError(f"study {name} was typed twice.\nRemove one of them")
         folders[name] = folder
     by_name = [folder.name for folder in folders.values()]
-    labels = {name: folder.name if by_name.count(folder.name) == 1 else name for name, folder in folders.items()}
+    labels = {
+        name: folder.name if by_name.count(folder.name) == 1 else name
+        for name, folder in folders.items()
+    }
     return {labels[name]: read(folder.name, folder.parent) for name, folder in folders.items()}

@@ -21,7 +21,10 @@ def explain(error: OSError) -> str:
     if error.errno in _NOT_ALLOWED:
         return f"{problem}.\n{_advise_owner(path)}"
     if error.errno == errno.EROFS:
-        return f"{problem}.\nCopy the study's folder to another disk, and name its new place: --root /where/it/is"
+        return (
+            f"{problem}.\nCopy the study's folder to another disk, and name its new place: --root"
+            " /where/it/is"
+        )
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"{problem}.\nMake room, and repeat this command"
     return f"{problem}.\nCheck this path, and repeat this command"
@@ -33,11 +36,15 @@ def _advise_owner(path: Path) -> str:
     command = shlex.join(["python", "-m", "sweeps", *sys.argv[1:]])
     if owner == _own_name():
         return f"Allow it: {shlex.join(['chmod', 'u+rwX', str(present)])}"
-    return f"It belongs to {owner}. Ask {owner} to type: cd {shlex.quote(str(Path.cwd()))} && {command}"
+    return (
+        f"It belongs to {owner}. Ask {owner} to type: cd {shlex.quote(str(Path.cwd()))} &&"
+        f" {command}"
+    )
 
 
 def _find_owner(path: Path) -> tuple[str, Path]:
-    """Return the owner of a path, or of the nearest folder above that may be looked at, and that folder."""
+    """Return the owner of a path, or of the nearest folder above that may be looked at, and that
+    folder."""
     for present in (path, *path.absolute().parents):
         with suppress(OSError):
             return _name_of(present.stat().st_uid), present

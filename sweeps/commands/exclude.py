@@ -14,20 +14,29 @@ from sweeps.record.place import resume_line
 @command()
 def exclude(
     name: Name,
-    condition: Annotated[str, typer.Argument(metavar="CONDITION", help="as in 'lr>0.01 and optimizer=sgd'")],
+    condition: Annotated[
+        str, typer.Argument(metavar="CONDITION", help="as in 'lr>0.01 and optimizer=sgd'")
+    ],
     root: Root = MULTIRUN,
 ) -> None:
     """Begin no further trial for which a condition holds.
 
-    Trials that have begun go on. The study may be running. Conditions are those of hydra.sweeper.exclude.
+    Trials that have begun go on. The study may be running. Conditions are those of
+    hydra.sweeper.exclude.
     """
     from sweeps.study.folder.reading import read_space
     from sweeps.study.plan.typed_space import refuse_narrowing
 
     study, definition = read(name, root)
     if definition.search.get("custom_search_space", "None") != "None":
-        raise UserError(f"exclude '{condition}': the search space of study {study.name} is code. Change the code.")
+        raise UserError(
+            f"exclude '{condition}': the search space of study {study.name} is code. Change the"
+            " code."
+        )
     refuse_narrowing(condition, narrow(read_space(definition), study.excluded), study)
     request = manual.exclude_points(study.folder, condition)
     if not has_driver(study.folder, request, f"excluded: no further trial begins with {condition}"):
-        console.print(f"excluded once the study resumes: {resume_line(definition, study.folder)}", soft_wrap=True)
+        console.print(
+            f"excluded once the study resumes: {resume_line(definition, study.folder)}",
+            soft_wrap=True,
+        )

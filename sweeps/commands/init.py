@@ -1,4 +1,5 @@
-"""sweepyard init: a project of one's own, with conf/, train.py, a cluster file, a test and a README."""
+"""sweepyard init: a project of one's own, with conf/, train.py, a cluster file, a test and a
+README."""
 
 import shlex
 import shutil

@@ -11,7 +11,17 @@ from rich.text import Text
 from sweeps.analysis import configurations
 from sweeps.base.errors import UserError
 from sweeps.base.files import holder
-from sweeps.commands import MULTIRUN, Name, Root, command, console, jobs_of, newest_first, read, store_of
+from sweeps.commands import (
+    MULTIRUN,
+    Name,
+    Root,
+    command,
+    console,
+    jobs_of,
+    newest_first,
+    read,
+    store_of,
+)
 from sweeps.commands.disk_errors import explain
 from sweeps.launchers.slurm.queue import SlurmError
 from sweeps.launchers.slurm.trials import driver_chain
@@ -25,21 +35,30 @@ from sweeps.trial.job import State
 @command("list")
 def list_studies(root: Root = MULTIRUN) -> None:
     """List all studies, newest first."""
-    name_column = Column("study", no_wrap=True, overflow="fold")  # because the name is what a user types
+    # because the name is what a user types
+    name_column = Column("study", no_wrap=True, overflow="fold")
     table = Table(name_column, "trials", "pruned", "failed", "best", "driver")
     problems = []
     for name in newest_first(root):
         try:
             study, _ = read(name, root)
             driver = str(holder(study.folder / "driver.lock") or "").partition(" since ")[0]
-        except (UserError, OSError) as error:  # because a corrupt study must not hide the other studies
+        except (UserError, OSError) as error:
+            # because a corrupt study must not hide the other studies
             table.add_row(name, "?", "?", "?", "(see below)", "")
             problem = explain(error) if isinstance(error, OSError) else str(error)
             problems.append(problem.splitlines()[0])
             continue
         pruned = str(study.count(State.PRUNED, State.INFEASIBLE) or "")
         failed = str(sum(trial.state.has_failed for trial in study.rows) or "")
-        table.add_row(name, f"{study.over()} of {study.total}", pruned, failed, _line(_best(study)), _line(driver))
+        table.add_row(
+            name,
+            f"{study.over()} of {study.total}",
+            pruned,
+            failed,
+            _line(_best(study)),
+            _line(driver),
+        )
     for file in sorted(root.glob("*/*/study.json")):
         outer = file.parents[1]
         list_line = shlex.join(["python", "-m", "sweeps", "list", "--root", str(outer)])
@@ -69,14 +88,15 @@ def _best(study: StudySnapshot) -> str:
 def status(name: Name, root: Root = MULTIRUN) -> None:
     """Show the state of a study.
 
-    Print the number of trials by state, the running trials, why queued trials do not start, the best trials, and the
-    errors of failed trials.
+    Print the number of trials by state, the running trials, why queued trials do not start, the
+    best trials, and the errors of failed trials.
     """
     from sweeps.show.terminal.status import show_status
 
     study, definition_ = read(name, root)
     driver, next_driver = _describe_drivers(study.folder)
-    jobs = "" if driver else _describe_jobs(study)  # because the driver knows, and sites forbid frequent polling
+    # because the driver knows, and sites forbid frequent polling
+    jobs = "" if driver else _describe_jobs(study)
     show_status(study, driver, next_driver, jobs, _describe_dashboard(study, definition_))
     if study.done:
         console.print(f"done: {study.done}", soft_wrap=True)
@@ -91,13 +111,16 @@ def _say_what_is_left(study: StudySnapshot, definition_: Definition) -> None:
     if study.over() < (study.total or 0):
         if (log := study.folder / driver_chain.LOG).exists():
             console.print(f"the log of its last driver: {relative_path(log)}", soft_wrap=True)
-        console.print(f"not finished. Resume: {resume_line(definition_, study.folder)}", soft_wrap=True)
+        console.print(
+            f"not finished. Resume: {resume_line(definition_, study.folder)}", soft_wrap=True
+        )
     for line in retry_lines(study):
         console.print(line, soft_wrap=True)
 
 
 def _describe_drivers(folder: Path) -> tuple[str, str]:
-    """Return the driver of the study and, if there is none, the SLURM job in which the next driver starts."""
+    """Return the driver of the study and, if there is none, the SLURM job in which the next driver
+    starts."""
     log = f"; its log: {relative_path(folder / driver_chain.LOG)}"
     if process := holder(folder / "driver.lock"):
         job_id = driver_chain.job_of(folder, process)
@@ -124,5 +147,9 @@ def _describe_jobs(study: StudySnapshot) -> str:
         jobs = jobs_of(study)
     except SlurmError as error:
         return f"SLURM jobs unknown: {error}"
-    kinds = Counter(f"{job.state} ({job.reason})" if job.state == "PENDING" else job.state for job in jobs)
-    return "SLURM jobs: " + ", ".join(f"{n} {kind}" for kind, n in kinds.most_common()) if jobs else ""
+    kinds = Counter(
+        f"{job.state} ({job.reason})" if job.state == "PENDING" else job.state for job in jobs
+    )
+    return (
+        "SLURM jobs: " + ", ".join(f"{n} {kind}" for kind, n in kinds.most_common()) if jobs else ""
+    )

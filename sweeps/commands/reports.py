@@ -18,31 +18,57 @@ if TYPE_CHECKING:
     from sweeps.show.findings import Findings
 
 Target = Annotated[
-    float | None, typer.Option(help="scaling: objective to reach; default: the value that all counts reach")
+    float | None,
+    typer.Option(help="scaling: objective to reach; default: the value that all counts reach"),
 ]
-Figures = Annotated[Path | None, typer.Option(help="write all figures to this folder instead, for print")]
-Predict = Annotated[str, typer.Option(help="scaling: counts to forecast, as in 16,32; default: twice the largest")]
+Figures = Annotated[
+    Path | None, typer.Option(help="write all figures to this folder instead, for print")
+]
+Predict = Annotated[
+    str, typer.Option(help="scaling: counts to forecast, as in 16,32; default: twice the largest")
+]
 
 
 @command()
 def report(
     name: Name,
     root: Root = MULTIRUN,
-    scaling: Annotated[bool, typer.Option("--scaling", help="print the speed-up by GPUs, nodes or ranks")] = False,
+    scaling: Annotated[
+        bool, typer.Option("--scaling", help="print the speed-up by GPUs, nodes or ranks")
+    ] = False,
     target: Target = None,
     predict: Predict = "",
     figures: Figures = None,
-    file_format: Annotated[str, typer.Option("--format", help="figures: pdf, svg or png; default: pdf")] = "",
-    metrics: Annotated[str, typer.Option(help="figures: metrics of the learning curves, as in loss,val_loss")] = "",
-    by: Annotated[str, typer.Option(help="figures: axis of the learning curves: step, seconds or epoch")] = "",
-    trials: Annotated[str, typer.Option(help="figures: trials of the learning curves, as in 3,7")] = "",
-    facet: Annotated[str, typer.Option(help="figures: learning curves by the values of a param, as in optimizer")] = "",
+    file_format: Annotated[
+        str, typer.Option("--format", help="figures: pdf, svg or png; default: pdf")
+    ] = "",
+    metrics: Annotated[
+        str, typer.Option(help="figures: metrics of the learning curves, as in loss,val_loss")
+    ] = "",
+    by: Annotated[
+        str, typer.Option(help="figures: axis of the learning curves: step, seconds or epoch")
+    ] = "",
+    trials: Annotated[
+        str, typer.Option(help="figures: trials of the learning curves, as in 3,7")
+    ] = "",
+    facet: Annotated[
+        str, typer.Option(help="figures: learning curves by the values of a param, as in optimizer")
+    ] = "",
     table: Annotated[str, typer.Option(help="print a table instead: latex, markdown or csv")] = "",
-    classes: Annotated[bool, typer.Option("--classes", help="table: scores of each class of the best model")] = False,
-    methods: Annotated[bool, typer.Option("--methods", help="print the methods in words instead")] = False,
-    browser: Annotated[bool, typer.Option("--open", help="open the page in a browser, too")] = False,
+    classes: Annotated[
+        bool, typer.Option("--classes", help="table: scores of each class of the best model")
+    ] = False,
+    methods: Annotated[
+        bool, typer.Option("--methods", help="print the methods in words instead")
+    ] = False,
+    browser: Annotated[
+        bool, typer.Option("--open", help="open the page in a browser, too")
+    ] = False,
     columns: Annotated[
-        str, typer.Option(help="columns of the table, as in lr,val_accuracy; default: params and objectives")
+        str,
+        typer.Option(
+            help="columns of the table, as in lr,val_accuracy; default: params and objectives"
+        ),
     ] = "",
 ) -> None:
     """Write report.html and trials.csv of a study again."""
@@ -54,13 +80,30 @@ def report(
         check_choice("--format", file_format, picture.FORMATS)
     counts = _counts(predict)
     shows_scaling = scaling or target is not None or bool(predict)
-    outputs = {"--table": table, "--figures": figures, "--methods": methods, "--scaling": shows_scaling}
+    outputs = {
+        "--table": table,
+        "--figures": figures,
+        "--methods": methods,
+        "--scaling": shows_scaling,
+    }
     of_curves = {"--metrics": metrics, "--by": by, "--trials": trials, "--facet": facet}
-    _check_options(outputs, {"--columns": columns, "--classes": classes}, {"--format": file_format, **of_curves})
-    if browser and (typed := next((option for option in ("--table", "--figures", "--methods") if outputs[option]), "")):
-        raise UserError(f"{typed} and --open conflict, because {typed} writes no page.\nType a command for each")
+    _check_options(
+        outputs,
+        {"--columns": columns, "--classes": classes},
+        {"--format": file_format, **of_curves},
+    )
+    if browser and (
+        typed := next(
+            (option for option in ("--table", "--figures", "--methods") if outputs[option]), ""
+        )
+    ):
+        raise UserError(
+            f"{typed} and --open conflict, because {typed} writes no page.\nType a command for each"
+        )
     if figures and figures.exists() and not figures.is_dir():
-        raise UserError(f"--figures {figures}: the path is a file.\nChoose a folder: --figures figures")
+        raise UserError(
+            f"--figures {figures}: the path is a file.\nChoose a folder: --figures figures"
+        )
     study, definition = read(name, root)
     if table:
         console.print(_table(Findings(study), table, columns, classes), soft_wrap=True)
@@ -94,7 +137,8 @@ def _write_figures(findings: "Findings", folder: Path, file_format: str, choice:
 
 
 def _write_page(findings: "Findings", shows_scaling: bool, browser: bool) -> None:
-    """Write the page and the CSV file, print their paths and the scaling, and open the page if `browser`."""
+    """Write the page and the CSV file, print their paths and the scaling, and open the page if
+    `browser`."""
     from sweeps.show.page import report as writer
     from sweeps.show.tables import CSV, HTML
     from sweeps.show.terminal.lines import show_scaling
@@ -115,7 +159,10 @@ def _check_options(
     outputs: Mapping[str, object], of_table: Mapping[str, object], of_figures: Mapping[str, object]
 ) -> None:
     """Raise UserError if options conflict, or one lacks another."""
-    for needed, options, example in (("--table", of_table, "latex"), ("--figures", of_figures, "figures")):
+    for needed, options, example in (
+        ("--table", of_table, "latex"),
+        ("--figures", of_figures, "figures"),
+    ):
         typed = [option for option, value in options.items() if value]
         if typed and not outputs[needed]:
             raise UserError(f"{typed[0]} needs {needed}.\nAdd: {needed} {example}")
@@ -126,7 +173,8 @@ def _check_options(
 
 
 def _table(findings: "Findings", style: str, columns: str, classes: bool) -> str:
-    """Return the table of trials with the columns that were typed, or the table of classes, in a style."""
+    """Return the table of trials with the columns that were typed, or the table of classes, in a
+    style."""
     from sweeps.show.print.print_table import STYLES, render_classes, render_table
 
     check_choice("--table", style, STYLES)
@@ -142,13 +190,15 @@ def _explain_no_scaling(study: StudySnapshot) -> UserError:
 
     if count_sizes(study) > 1:
         return UserError(
-            f"study {study.name}: no scaling data. None of the {len(study.rows)} trials completed or was pruned after "
-            f"it reported {EPOCH_TIME} of a second epoch.\nShow the reason: {sweeps_line('status', study.folder)}"
+            f"study {study.name}: no scaling data. None of the {len(study.rows)} trials completed"
+            f" or was pruned after it reported {EPOCH_TIME} of a second epoch.\nShow the reason:"
+            f" {sweeps_line('status', study.folder)}"
         )
     counted = f"{', '.join(COUNTED[:-1])} or {COUNTED[-1]}"
     return UserError(
-        f"study {study.name}: no scaling data. Its trials do not differ in {counted}, or do not report {EPOCH_TIME}.\n"
-        f"Sweep one, as in gpus=1,2,4, and report {EPOCH_TIME} (s) in at least two epochs; see docs/scaling.md"
+        f"study {study.name}: no scaling data. Its trials do not differ in {counted}, or do not"
+        f" report {EPOCH_TIME}.\nSweep one, as in gpus=1,2,4, and report {EPOCH_TIME} (s) in at"
+        " least two epochs; see docs/scaling.md"
     )
 
 
@@ -156,9 +206,14 @@ def _explain_no_scaling(study: StudySnapshot) -> UserError:
 def scaling_of_table(
     table: Annotated[
         Path,
-        typer.Argument(metavar="TABLE", help="CSV: gpus (nodes, ranks), epoch_time or total_time; see docs/scaling.md"),
+        typer.Argument(
+            metavar="TABLE",
+            help="CSV: gpus (nodes, ranks), epoch_time or total_time; see docs/scaling.md",
+        ),
     ],
-    output: Annotated[Path | None, typer.Option(help="page to write; default: the table's name with .html")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="page to write; default: the table's name with .html")
+    ] = None,
     target: Target = None,
     predict: Predict = "",
 ) -> None:
@@ -171,7 +226,8 @@ def scaling_of_table(
     output = output or table.with_suffix(".html")
     if output.resolve() == table.resolve():
         raise UserError(
-            f"--output {output}: the page would overwrite the table.\nChoose another file: --output page.html"
+            f"--output {output}: the page would overwrite the table.\nChoose another file: --output"
+            " page.html"
         )
     check_output(output, "page.html")
     write_whole(output, render_page(scaling))
@@ -187,7 +243,9 @@ def _numbers(words: str) -> list[int]:
     """Return the numbers of --trials. Raises UserError if the words are no such list."""
     numbers = _split(words)
     if not all(number.isdecimal() and len(number) < 10 for number in numbers):
-        raise UserError(f"--trials {words}: not a list of trial numbers.\nType numbers, as in --trials 3,7")
+        raise UserError(
+            f"--trials {words}: not a list of trial numbers.\nType numbers, as in --trials 3,7"
+        )
     return [int(number) for number in numbers]
 
 
@@ -195,5 +253,7 @@ def _counts(words: str) -> list[int]:
     """Return the counts of --predict. Raises UserError if the words are no such list."""
     numbers = words.replace(" ", "").split(",") if words else []
     if not all(number.isdecimal() and len(number) < 7 and int(number) for number in numbers):
-        raise UserError(f"--predict {words}: not a list of counts from 1 to 999999.\nType: --predict 16,32")
+        raise UserError(
+            f"--predict {words}: not a list of counts from 1 to 999999.\nType: --predict 16,32"
+        )
     return sorted({int(number) for number in numbers})

@@ -25,14 +25,25 @@ def resume(
     name: Name,
     changes: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="settings of the launcher to change: hydra.launcher.mem_gb=16"),
+        typer.Argument(
+            metavar="[KEY=VALUE]...",
+            help="settings of the launcher to change: hydra.launcher.mem_gb=16",
+        ),
     ] = None,
     root: Root = MULTIRUN,
-    retry: Annotated[str, typer.Option(help=f"also retry trials in some of these states: {','.join(_RETRIED)}")] = "",
-    trials: Annotated[str, typer.Option(help="retry only the trials of these numbers, as in 3,7")] = "",
+    retry: Annotated[
+        str, typer.Option(help=f"also retry trials in some of these states: {','.join(_RETRIED)}")
+    ] = "",
+    trials: Annotated[
+        str, typer.Option(help="retry only the trials of these numbers, as in 3,7")
+    ] = "",
     add: Annotated[
         str | None,
-        typer.Option(help='add a trial with these params, also while the study runs: "lr=0.003 batch_size=48"'),
+        typer.Option(
+            help=(
+                'add a trial with these params, also while the study runs: "lr=0.003 batch_size=48"'
+            )
+        ),
     ] = None,
 ) -> None:
     """Resume a study with the command that started it."""
@@ -41,7 +52,9 @@ def resume(
     if add is not None:
         study, _ = read(name, root)
         request = manual.add_point(definition_, study, add)
-        if has_driver(folder, request, "added: the study recorded the trial and starts it when a slot is free"):
+        if has_driver(
+            folder, request, "added: the study recorded the trial and starts it when a slot is free"
+        ):
             return
     if retry or trials:
         _request_retries(read(name, root)[0], retry or ",".join(_RETRIED), trials)
@@ -54,7 +67,8 @@ def resume(
 
 
 def _change(line: str, changes: Sequence[str]) -> str:
-    """Return a command line with changed settings, each in place of its former value. Raises UserError."""
+    """Return a command line with changed settings, each in place of its former value. Raises
+    UserError."""
     words = shlex.split(line)
     for change in changes:
         key, equals, _ = change.lstrip("+").partition("=")
@@ -69,24 +83,32 @@ def _change(line: str, changes: Sequence[str]) -> str:
 
 
 def _refuse_moved(folder: Path, definition_: Definition) -> None:
-    """Raise UserError if the study was renamed or copied, because its command would resume or start another study."""
+    """Raise UserError if the study was renamed or copied, because its command would resume or start
+    another study."""
     usual = is_usual(definition_)
-    if usual and folder.name != definition_.name and folder.parent == Path(definition_.working_folder, MULTIRUN):
+    if (
+        usual
+        and folder.name != definition_.name
+        and folder.parent == Path(definition_.working_folder, MULTIRUN)
+    ):
         original = folder.with_name(definition_.name)
         raise UserError(
-            f"{folder} is study {definition_.name}, renamed or copied: its command would resume {original}.\n"
-            f"Move the folder first: {shlex.join(['mv', str(folder), str(original)])}"
+            f"{folder} is study {definition_.name}, renamed or copied: its command would resume"
+            f" {original}.\nMove the folder first: {shlex.join(['mv', str(folder), str(original)])}"
         )
 
 
 def _request_retries(study: StudySnapshot, retry: str, trials: str) -> None:
-    """Request to retry the trials in the states `retry`; with `trials`, only these numbers. Raises UserError."""
+    """Request to retry the trials in the states `retry`; with `trials`, only these numbers. Raises
+    UserError."""
     from sweeps.study.run.requests import request_retries
 
     numbers = _numbers_to_retry(study, _states(retry), _typed_numbers(trials))
     if process := holder(study.folder / "driver.lock"):
         stop_line = definition.sweeps_line("stop", study.folder)
-        raise UserError(f"study {study.name} is being run by {process}.\nStop it first: {stop_line}")
+        raise UserError(
+            f"study {study.name} is being run by {process}.\nStop it first: {stop_line}"
+        )
     request_retries(study.folder, numbers)
 
 
@@ -101,15 +123,19 @@ def _states(retry: str) -> list[str]:
 
 
 def _typed_numbers(trials: str) -> set[int]:
-    """Return the numbers of trials that were typed; none for all trials. Raises UserError for other words."""
+    """Return the numbers of trials that were typed; none for all trials. Raises UserError for other
+    words."""
     words = trials.split(",") if trials else []
     if not all(word.strip().isdecimal() for word in words):
-        raise UserError(f"--trials {trials}: not a list of trial numbers.\nType numbers, as in --trials 3,7")
+        raise UserError(
+            f"--trials {trials}: not a list of trial numbers.\nType numbers, as in --trials 3,7"
+        )
     return {int(word) for word in words}
 
 
 def _numbers_to_retry(study: StudySnapshot, states: Sequence[str], typed: set[int]) -> list[int]:
-    """Return the trials to retry. Raises UserError if there are none, or if one that was typed has another state."""
+    """Return the trials to retry. Raises UserError if there are none, or if one that was typed has
+    another state."""
     state_of = {trial.number: trial.state.value for trial in study.rows if not trial.unknown}
     matching = [number for number, state in state_of.items() if state in states]
     numbers = [number for number in matching if not typed or number in typed]

@@ -25,7 +25,8 @@ def stop(
     name: Name,
     root: Root = MULTIRUN,
     trial: Annotated[
-        list[int] | None, typer.Option(help="stop only this trial, for good; it counts as pruned; may be repeated")
+        list[int] | None,
+        typer.Option(help="stop only this trial, for good; it counts as pruned; may be repeated"),
     ] = None,
 ) -> None:
     """Stop a study after the current epoch of its trials.
@@ -37,18 +38,25 @@ def stop(
         prune(name, trial, root)
         return
     process = holder(folder / "driver.lock")
-    own = driver_chain.job_of(folder, process) if process else None  # which ends by itself, without messages of srun
+    # which ends by itself, without messages of srun
+    own = driver_chain.job_of(folder, process) if process else None
     with suppress(SlurmError):  # because a driver that runs cancels the next one itself
         _stop_drivers(folder, own)
     if driver := holder(folder / "driver.lock"):
         write_whole(folder / "stop", "")
-        console.print(f"stopping {driver}; waiting for the end of the current epochs", soft_wrap=True)
+        console.print(
+            f"stopping {driver}; waiting for the end of the current epochs", soft_wrap=True
+        )
         while holder(folder / "driver.lock"):
             time.sleep(0.1)
         _stop_drivers(folder, own)  # because a driver may have submitted the next one meanwhile
         study = read(name, root)[0]
         has_ended = study.total is not None and study.over() >= study.total
-        line = "every trial has ended" if has_ended else f"stopped. Resume: {definition.sweeps_line('resume', folder)}"
+        line = (
+            "every trial has ended"
+            if has_ended
+            else f"stopped. Resume: {definition.sweeps_line('resume', folder)}"
+        )
         console.print(line, soft_wrap=True)
     else:
         _stop_drivers(folder, own)
@@ -70,7 +78,8 @@ def prune(
 
 
 def _stop_drivers(folder: Path, own: str | None) -> None:
-    """Cancel the jobs of drivers, but not the job `own`, whose driver has claimed the study. Raises SlurmError."""
+    """Cancel the jobs of drivers, but not the job `own`, whose driver has claimed the study. Raises
+    SlurmError."""
     if jobs := [job for job in driver_chain.living(folder) if job.id != own]:
         cancel([job.id for job in jobs])
         console.print(f"cancelled the driver: {jobs[0]}", soft_wrap=True)
@@ -84,8 +93,12 @@ def _stop_jobs(study: StudySnapshot) -> None:
         return
     for trial in study.rows:
         attempt = None if trial.state.is_over else TrialFolder(trial.folder).newest()
-        if attempt and not attempt.is_over:  # also a queued attempt, so that the next driver retries it
+        # also a queued attempt, so that the next driver retries it
+        if attempt and not attempt.is_over:
             attempt.request_stop(State.CANCELLED)
     cancel_pending_and_dismiss_idle(study.folder, jobs)
     running = sum(job.state != "PENDING" for job in jobs)
-    console.print(f"cancelled {counted(len(jobs) - running, 'queued job')}; {running} stop after the current epoch")
+    console.print(
+        f"cancelled {counted(len(jobs) - running, 'queued job')}; {running} stop after the current"
+        " epoch"
+    )

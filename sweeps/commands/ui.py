@@ -11,24 +11,40 @@ import typer
 from sweeps.base.errors import ExitCode, UserError
 from sweeps.base.files import Lock, LockHeld
 from sweeps.base.wording import counted
-from sweeps.commands import MULTIRUN, Root, command, complete_name, console, newest_first, read, store_of
+from sweeps.commands import (
+    MULTIRUN,
+    Root,
+    command,
+    complete_name,
+    console,
+    newest_first,
+    read,
+    store_of,
+)
 from sweeps.commands.compare import compare_line, read_all
 from sweeps.commands.disk_errors import explain
 from sweeps.hydra.followed import resolved
 from sweeps.record import definition
 from sweeps.record.definition import sweeps_line
 
-Port = Annotated[int | None, typer.Option(min=0, max=65535, help="default: 5000, or a free port if 5000 is in use")]
+Port = Annotated[
+    int | None,
+    typer.Option(min=0, max=65535, help="default: 5000, or a free port if 5000 is in use"),
+]
 SomeOrNewest = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="NAME", help="names of studies, in one view; default: the newest", autocompletion=complete_name
+        metavar="NAME",
+        help="names of studies, in one view; default: the newest",
+        autocompletion=complete_name,
     ),
 ]
 OneOrAll = Annotated[
     str | None,
     typer.Argument(
-        metavar="NAME", help="name of the study; default: all that are tracked in MLflow", autocompletion=complete_name
+        metavar="NAME",
+        help="name of the study; default: all that are tracked in MLflow",
+        autocompletion=complete_name,
     ),
 ]
 
@@ -38,9 +54,12 @@ def ui(
     names: SomeOrNewest = None,
     root: Root = MULTIRUN,
     port: Port = None,
-    browser: Annotated[bool, typer.Option("--open", help="open the page in a browser, too")] = False,
+    browser: Annotated[
+        bool, typer.Option("--open", help="open the page in a browser, too")
+    ] = False,
     uri: Annotated[
-        str | None, typer.Option(help="MLflow tracking URI of runs outside of studies (single runs)")
+        str | None,
+        typer.Option(help="MLflow tracking URI of runs outside of studies (single runs)"),
     ] = None,
 ) -> None:
     """Serve MLflow's pages and print the link to studies.
@@ -52,14 +71,22 @@ def ui(
     refuse_typed(uri)
     names = names or ([] if uri else newest_first(root)[:1])
     if not names and not uri and root != MULTIRUN:
-        raise UserError(f"there are no studies in {root}\nStart one with sweep.py -m, or remove --root")
+        raise UserError(
+            f"there are no studies in {root}\nStart one with sweep.py -m, or remove --root"
+        )
     if len(names) > 1:
         store, path = _find_view(names, root, uri)
     elif names and uri is None and (root / names[0] / "study.json").exists():
         store, path = _find_study(names[0], root)
     else:
         store, path = _find_runs(names[0] if names else "", root, uri)
-    _open(store, path, "comparison" if len(names) > 1 else names[0] if names else "runs", port, browser)
+    _open(
+        store,
+        path,
+        "comparison" if len(names) > 1 else names[0] if names else "runs",
+        port,
+        browser,
+    )
 
 
 def _find_study(name: str, root: Path) -> tuple[str, str]:
@@ -69,12 +96,16 @@ def _find_study(name: str, root: Path) -> tuple[str, str]:
     study, definition_ = read(name, root)
     store = store_of(definition_)
     if version := comparison_view.unknown_version():
-        console.print(f"MLflow {version}: its saved views are unknown, so its plain list of the study's runs opens")
+        console.print(
+            f"MLflow {version}: its saved views are unknown, so its plain list of the study's runs"
+            " opens"
+        )
     return store, pages.study_path(store, study.folder, study.all_failed)
 
 
 def _find_runs(name: str, root: Path, uri: str | None) -> tuple[str, str]:
-    """Return the MLflow store, and the path of runs outside of studies; of all experiments without a name."""
+    """Return the MLflow store, and the path of runs outside of studies; of all experiments without
+    a name."""
     from sweeps.base.secrets import without_password
     from sweeps.tracking import pages
     from sweeps.tracking.store import resolve_uri
@@ -98,7 +129,10 @@ def _find_view(names: Sequence[str], root: Path, uri: str | None) -> tuple[str, 
         raise UserError("--uri is for runs outside of studies.\nRemove --uri, or type one name")
     by_label = read_all(names, root)
     check_objectives({label: study for label, (study, _) in by_label.items()})
-    studies = [ComparedStudy(label, Findings(study, reads_all=False)) for label, (study, _) in by_label.items()]
+    studies = [
+        ComparedStudy(label, Findings(study, reads_all=False))
+        for label, (study, _) in by_label.items()
+    ]
     stores = [store_of(definition_) for _, definition_ in by_label.values()]
     if len({*stores}) > 1:
         raise UserError(
@@ -109,7 +143,8 @@ def _find_view(names: Sequence[str], root: Path, uri: str | None) -> tuple[str, 
 
 
 def _open(store: str, path: str, name: str, port: int | None, browser: bool) -> None:
-    """Print the link to a path of the store's server. Without a server, serve the store's pages until Ctrl-C."""
+    """Print the link to a path of the store's server. Without a server, serve the store's pages
+    until Ctrl-C."""
     from sweeps.base.secrets import without_password
     from sweeps.tracking import pages
     from sweeps.tracking.store import is_server
@@ -136,7 +171,10 @@ def sync(name: OneOrAll = None, root: Root = MULTIRUN) -> None:
     """
     names = [name] if name else newest_first(root)
     if not names:
-        raise UserError(f"there are no studies in {root}\nStart one with sweep.py -m, or choose their folder: --root")
+        raise UserError(
+            f"there are no studies in {root}\nStart one with sweep.py -m, or choose their folder:"
+            " --root"
+        )
     complete = True
     for study_name in names:
         try:
@@ -145,22 +183,29 @@ def sync(name: OneOrAll = None, root: Root = MULTIRUN) -> None:
             if name:
                 raise
             complete = False
-            console.print(explain(error) if isinstance(error, OSError) else str(error), soft_wrap=True)
+            console.print(
+                explain(error) if isinstance(error, OSError) else str(error), soft_wrap=True
+            )
     raise SystemExit(ExitCode.FINISHED if complete else ExitCode.NOT_FINISHED)
 
 
 def _sync(name: str, root: Path, by_name: bool) -> bool:
-    """Return whether MLflow has the whole study. A study without tracking is sent if `by_name` is true."""
+    """Return whether MLflow has the whole study. A study without tracking is sent if `by_name` is
+    true."""
     from sweeps.tracking.tracker import Tracker
 
     folder, definition_ = definition.find(name, root)
     if not by_name and not _setting(folder, "tracking"):
-        console.print(f"study {name} is not tracked in MLflow. Send it: {sweeps_line('sync', folder)}")
+        console.print(
+            f"study {name} is not tracked in MLflow. Send it: {sweeps_line('sync', folder)}"
+        )
         return True
     try:
         lock = Lock(folder / "driver.lock")  # because a second writer would send the same trials
     except LockHeld as error:
-        console.print(f"study {name} is being run by {error}, which keeps MLflow up to date", soft_wrap=True)
+        console.print(
+            f"study {name} is being run by {error}, which keeps MLflow up to date", soft_wrap=True
+        )
         return True
     try:
         study, _ = read(name, root)
@@ -178,7 +223,9 @@ def _sync(name: str, root: Path, by_name: bool) -> bool:
         console.print(f"study {name}: {line}", soft_wrap=True)
     if tracker.problem:
         return False
-    result = f"sent {sent} of {len(study.rows)} trials to MLflow" if sent else "MLflow is up to date"
+    result = (
+        f"sent {sent} of {len(study.rows)} trials to MLflow" if sent else "MLflow is up to date"
+    )
     result += f"; {counted(unfinished, 'trial')} not ended yet" if unfinished else ""
     console.print(f"study {name}: {result}", soft_wrap=True)
     console.print(tracker.dashboard_line(), soft_wrap=True)
@@ -186,16 +233,20 @@ def _sync(name: str, root: Path, by_name: bool) -> bool:
 
 
 def _setting(folder: Path, name: str) -> Any:
-    """Return a setting of the sweeper in the study's newest command. Raises UserError if its file cannot be read."""
+    """Return a setting of the sweeper in the study's newest command. Raises UserError if its file
+    cannot be read."""
     from omegaconf import OmegaConf
 
     from sweeps.hydra.settings import SweeperConf
 
     file = folder / "multirun.yaml"
     try:
-        return OmegaConf.select(OmegaConf.load(file), f"hydra.sweeper.{name}", default=getattr(SweeperConf, name))
+        return OmegaConf.select(
+            OmegaConf.load(file), f"hydra.sweeper.{name}", default=getattr(SweeperConf, name)
+        )
     except Exception as error:  # because YAML and OmegaConf raise many types for a corrupt file
         reason = str(error).partition("\n")[0]
         raise UserError(
-            f"{file} cannot be read: {reason}\nTo repair the file, resume: {sweeps_line('resume', folder)}"
+            f"{file} cannot be read: {reason}\nTo repair the file, resume:"
+            f" {sweeps_line('resume', folder)}"
         ) from error

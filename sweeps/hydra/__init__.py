@@ -1,4 +1,5 @@
-"""All that knows Hydra's and OmegaConf's insides: settings, composing, overrides, mistakes and names of versions.
+"""All that knows Hydra's and OmegaConf's insides: settings, composing, overrides, mistakes and
+names of versions.
 
 No other room reads Hydra's private objects.
 """

@@ -1,4 +1,5 @@
-"""Swept choices that bring what a study has once: a launcher, a sweeper, or settings of the sweeper."""
+"""Swept choices that bring what a study has once: a launcher, a sweeper, or settings of the
+sweeper."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,18 +14,22 @@ _ONCE = ("launcher", "sweeper")
 
 
 class Brought:
-    """What the composed trials would change of the study's launcher and sweeper, with the choices that bring it."""
+    """What the composed trials would change of the study's launcher and sweeper, with the choices
+    that bring it."""
 
     def __init__(self, loader: ConfigLoader, master: DictConfig) -> None:
         self._loader = loader
         self._master = master
         self._typed = set(typed_words(master.hydra, "task"))
         self._by_default: set[str] | None = None  # overrides of defaults lists that each trial has
-        self._with: dict[str, set[str]] = {}  # the choices of trials that have it, by what they bring
-        self._seen: list[tuple[set[str], set[str]]] = []  # the choices of each composition, and what they bring
+        # the choices of trials that have it, by what they bring
+        self._with: dict[str, set[str]] = {}
+        # the choices of each composition, and what they bring
+        self._seen: list[tuple[set[str], set[str]]] = []
 
     def look(self, hydra: DictConfig, choices: Sequence[str], overrides: Sequence[str]) -> None:
-        """Note what a trial's choices bring. Raises UserError if its launcher or its sweeper is another one."""
+        """Note what a trial's choices bring. Raises UserError if its launcher or its sweeper is
+        another one."""
         own = set(choices) - self._typed
         brought = self._overridden(overrides) | self._settings(hydra)
         self._seen.append((own, brought))
@@ -38,10 +43,14 @@ class Brought:
         for name in self._with:
             section = "launcher" if name.startswith("hydra/launcher") else "sweeper"
             own = self._own(section)
-            yield f"{self._words(name)} sets {name}, without effect: all trials have the {section} {own}"
+            yield (
+                f"{self._words(name)} sets {name}, without effect: all trials have the {section}"
+                f" {own}"
+            )
 
     def _overridden(self, overrides: Sequence[str]) -> set[str]:
-        """Return the choices of a launcher or a sweeper by `override` lines that are not the study's own."""
+        """Return the choices of a launcher or a sweeper by `override` lines that are not the
+        study's own."""
         brought = set()
         for word in overrides:
             group, _, choice = word.partition("=")
@@ -64,7 +73,9 @@ class Brought:
         ours: Any = OmegaConf.to_container(self._master.hydra.sweeper, resolve=False)
         if theirs.get("_target_") != ours.get("_target_"):
             return set()
-        return {f"hydra.sweeper.{name}" for name, value in theirs.items() if value != ours.get(name)}
+        return {
+            f"hydra.sweeper.{name}" for name, value in theirs.items() if value != ours.get(name)
+        }
 
     def _refuse_other(self, section: str, hydra: DictConfig, brought: Sequence[str]) -> None:
         theirs = str(hydra[section]._get_node("_target_"))
@@ -72,10 +83,20 @@ class Brought:
         if theirs == ours:
             return
         group = f"hydra/{section}"
-        other = next((word for word in brought if word.startswith(f"{group}=")), f"hydra.{section}._target_={theirs}")
+        other = next(
+            (word for word in brought if word.startswith(f"{group}=")),
+            f"hydra.{section}._target_={theirs}",
+        )
         own = self._own(section)
-        advice = f"Type {own}, or {other}, for all trials" if other.startswith(f"{group}=") else "Remove it there"
-        raise UserError(f"{self._words(other)}: it sets {other}, but a study has one {section}, {own}.\n{advice}")
+        advice = (
+            f"Type {own}, or {other}, for all trials"
+            if other.startswith(f"{group}=")
+            else "Remove it there"
+        )
+        raise UserError(
+            f"{self._words(other)}: it sets {other}, but a study has one {section},"
+            f" {own}.\n{advice}"
+        )
 
     def _own(self, section: str) -> str:
         """Return the choice of the study's launcher or sweeper, as one types it."""

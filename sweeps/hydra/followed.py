@@ -16,13 +16,16 @@ _FOLLOWS = re.compile(r"\$\{(?:oc\.select:)?(\w[\w.]*)(?:,.*)?\}")
 
 
 def written(config: DictConfig, key: str) -> Any:
-    """Return the value of a key before its interpolations are resolved. Raises KeyError if the key is missing."""
+    """Return the value of a key before its interpolations are resolved. Raises KeyError if the key
+    is missing."""
     section, _, name = key.rpartition(".")
     try:
         parent = OmegaConf.select(config, section) if section else config
     except OmegaConfBaseException as error:  # because the section interpolates a missing key
         raise KeyError(key) from error
-    node: Any = parent._get_node(name, validate_access=False) if isinstance(parent, DictConfig) else None
+    node: Any = (
+        parent._get_node(name, validate_access=False) if isinstance(parent, DictConfig) else None
+    )
     if node is None:
         raise KeyError(key)
     value = node._value()
@@ -30,13 +33,15 @@ def written(config: DictConfig, key: str) -> Any:
 
 
 def followed(written: Any) -> str:
-    """Return the key that a value interpolates; empty if the value is anything but one interpolation."""
+    """Return the key that a value interpolates; empty if the value is anything but one
+    interpolation."""
     match = _FOLLOWS.fullmatch(str(written))
     return match[1] if match else ""
 
 
 def source(config: DictConfig, key: str) -> str:
-    """Return the last existing key in the chain of interpolations from `key`; `key` itself without interpolation."""
+    """Return the last existing key in the chain of interpolations from `key`; `key` itself without
+    interpolation."""
     chain = [key]
     while following := followed(written(config, chain[-1])):
         try:
@@ -51,13 +56,15 @@ def source(config: DictConfig, key: str) -> str:
 
 @cache
 def by_default(group: str, setting: str) -> str:
-    """Return the key of an app that a setting of a group file, such as `launcher/local`, interpolates by default."""
+    """Return the key of an app that a setting of a group file, such as `launcher/local`,
+    interpolates by default."""
     settings = yaml.safe_load((GROUPS / f"{group}.yaml").read_text())
     return followed(settings[setting])
 
 
 def resolved(url: str) -> str:
-    """Return an URL with its interpolations of the environment resolved, such as `${oc.env:NAME}`."""
+    """Return an URL with its interpolations of the environment resolved, such as
+    `${oc.env:NAME}`."""
     try:
         return str(OmegaConf.create({"url": url}).url)
     except OmegaConfBaseException as error:

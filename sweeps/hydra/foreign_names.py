@@ -1,4 +1,5 @@
-"""Settings of other plugins of Hydra that ours lack. They are declared, so that files and command lines may have them.
+"""Settings of other plugins of Hydra that ours lack. They are declared, so that files and command
+lines may have them.
 
 `foreign_settings.adopt` takes them over. Their names are those of the plugins' own dataclasses:
 https://github.com/facebookresearch/hydra/tree/main/plugins
@@ -19,7 +20,8 @@ PACKAGES = {
 
 @dataclass
 class OfSweepers:
-    """Settings of Hydra's own sweeper, and of the sweepers of other plugins: Optuna's early versions, Ax, Nevergrad."""
+    """Settings of Hydra's own sweeper, and of the sweepers of other plugins: Optuna's early
+    versions, Ax, Nevergrad."""
 
     max_batch_size: Any = None
     search_space: Any = None

@@ -1,8 +1,10 @@
-"""Settings of other plugins of Hydra in the sections of ours, as files have them that were written for those plugins.
+"""Settings of other plugins of Hydra in the sections of ours, as files have them that were written
+for those plugins.
 
-The names are those of hydra-optuna-sweeper, hydra-submitit-launcher, hydra-joblib-launcher and Hydra's own sweeper:
-https://github.com/facebookresearch/hydra/tree/main/plugins. A setting with an equal meaning here is set; any other is
-removed, and named once. The chosen group decides what runs, not a `_target_` or a sampler that a file sets.
+The names are those of hydra-optuna-sweeper, hydra-submitit-launcher, hydra-joblib-launcher and
+Hydra's own sweeper: https://github.com/facebookresearch/hydra/tree/main/plugins. A setting with an
+equal meaning here is set; any other is removed, and named once. The chosen group decides what runs,
+not a `_target_` or a sampler that a file sets.
 """
 
 import re
@@ -28,7 +30,10 @@ LAUNCHERS = {
 _CORE = "hydra._internal.core_plugins"
 _SUBMITIT = "hydra_plugins.hydra_submitit_launcher.submitit_launcher"
 _JOBLIB = "hydra_plugins.hydra_joblib_launcher.joblib_launcher.JoblibLauncher"
-_SWEEPERS = ("hydra_plugins.hydra_optuna_sweeper.optuna_sweeper.OptunaSweeper", f"{_CORE}.basic_sweeper.BasicSweeper")
+_SWEEPERS = (
+    "hydra_plugins.hydra_optuna_sweeper.optuna_sweeper.OptunaSweeper",
+    f"{_CORE}.basic_sweeper.BasicSweeper",
+)
 _LAUNCHERS = (
     f"{_SUBMITIT}.SlurmLauncher",
     f"{_SUBMITIT}.LocalLauncher",
@@ -42,9 +47,11 @@ _DEFAULT = "sweeps.choose.sampler.build.DefaultSampler"
 
 
 def adopt(hydra: DictConfig) -> list[str]:
-    """Set what foreign settings in our sections mean here, and remove them. Return lines on those without effect.
+    """Set what foreign settings in our sections mean here, and remove them. Return lines on those
+    without effect.
 
-    Raises UserError for the class of a plugin that is not installed, and for a storage without an address.
+    Raises UserError for the class of a plugin that is not installed, and for a storage without an
+    address.
     """
     unused: list[str] = []
     notes: list[str] = []
@@ -62,7 +69,8 @@ def adopt(hydra: DictConfig) -> list[str]:
 
 
 def _follow_only_sections(settings: DictConfig) -> None:
-    """Set the default of settings that follow a section of the app, if that section cannot be resolved here."""
+    """Set the default of settings that follow a section of the app, if that section cannot be
+    resolved here."""
     config: Any = settings._get_root()
     written: Any = OmegaConf.to_container(settings)
     for name, value in written.items():
@@ -88,9 +96,13 @@ def _adopt_launcher(hydra: DictConfig) -> list[str]:
 
 
 def _is_of_joblib(hydra: DictConfig) -> bool:
-    """Return whether a file wrote the section for hydra-joblib-launcher; a typed word of it for ours is a mistake."""
+    """Return whether a file wrote the section for hydra-joblib-launcher; a typed word of it for
+    ours is a mistake."""
     launcher = hydra.launcher
-    if str(launcher._get_node("_target_")) == _JOBLIB or hydra.runtime.choices.get("hydra/launcher") == "joblib":
+    if (
+        str(launcher._get_node("_target_")) == _JOBLIB
+        or hydra.runtime.choices.get("hydra/launcher") == "joblib"
+    ):
         return True
     written: Any = OmegaConf.to_container(launcher)
     names = [name for name in ("n_jobs", "backend") if written.get(name) is not None]
@@ -104,13 +116,20 @@ def _name_replaced(hydra: DictConfig) -> list[str]:
     if chosen not in LAUNCHERS:
         return []
     ours, _ = LAUNCHERS[chosen]
-    return [f"hydra/launcher={chosen}: its plugin is not installed; sweepyard's hydra/launcher={ours} runs the trials"]
+    return [
+        f"hydra/launcher={chosen}: its plugin is not installed; sweepyard's hydra/launcher={ours}"
+        " runs the trials"
+    ]
 
 
 def _adopt_sweeper(sweeper: DictConfig) -> list[str]:
     """Take over the sweeper's foreign settings. Return the names of those without effect."""
     taken = _take(sweeper, foreign_names(OfSweepers))
-    unused = [f"hydra.sweeper.{name}" for name in ("ax_config", "optim", "parametrization") if name in taken]
+    unused = [
+        f"hydra.sweeper.{name}"
+        for name in ("ax_config", "optim", "parametrization")
+        if name in taken
+    ]
     _limit_trials(sweeper._get_parent(), taken.get("max_batch_size"))
     if "search_space" in taken:
         params = OmegaConf.to_container(sweeper).get("params") or {}  # type: ignore[union-attr]
@@ -120,7 +139,10 @@ def _adopt_sweeper(sweeper: DictConfig) -> list[str]:
         elif isinstance(params, dict) and isinstance(space, dict):
             params = {**space, **params}
         else:
-            problem = "hydra.sweeper.search_space and hydra.sweeper.params are joined, and one of them is no mapping"
+            problem = (
+                "hydra.sweeper.search_space and hydra.sweeper.params are joined, and one of them is"
+                " no mapping"
+            )
             raise UserError(f"{problem}.\nWrite both as mappings, or one of them alone")
         _set(sweeper, "params", params)
 
@@ -132,7 +154,8 @@ def _adopt_sweeper(sweeper: DictConfig) -> list[str]:
 
 
 def _adopt_storage(sweeper: DictConfig, storage: dict[Any, Any]) -> list[str]:
-    """Set the address of a storage that is written as a class. Return the names of settings without effect."""
+    """Set the address of a storage that is written as a class. Return the names of settings without
+    effect."""
     target = str(storage.pop("_target_", None))
     address = storage.pop("url", None)
     if address is None and target.rpartition(".")[2] != "InMemoryStorage":
@@ -145,25 +168,34 @@ def _adopt_storage(sweeper: DictConfig, storage: dict[Any, Any]) -> list[str]:
 
 
 def _adopt_sampler(hydra: DictConfig) -> list[str]:
-    """Let the chosen group decide whether the study is a grid or a search. Return a line if that drops a sampler."""
+    """Let the chosen group decide whether the study is a grid or a search. Return a line if that
+    drops a sampler."""
     choices = hydra.runtime.choices
     chosen = choices.get("hydra/sweeper/sampler") or choices.get("hydra/sweeper")
     settings: Any = OmegaConf.to_container(hydra.sweeper)
     sampler = settings["sampler"]
     if sampler is None and chosen != "grid":
         _set(hydra.sweeper, "sampler", {"_target_": _DEFAULT})
-    if chosen != "grid" or not isinstance(sampler, dict) or sampler.get("_target_") in (None, "", _GRID):
+    if (
+        chosen != "grid"
+        or not isinstance(sampler, dict)
+        or sampler.get("_target_") in (None, "", _GRID)
+    ):
         return []
     _set(hydra.sweeper, "sampler", {"_target_": _GRID})
     limit = settings["n_trials"]
-    points = "every point" if limit is None else f"each point once, up to hydra.sweeper.n_trials={limit}"
+    points = (
+        "every point" if limit is None else f"each point once, up to hydra.sweeper.n_trials={limit}"
+    )
     return [f"hydra.sweeper.sampler has no effect: the chosen grid tries {points}"]
 
 
 def _adopt_class(section: DictConfig, name: str, replaced: Iterable[str]) -> list[str]:
-    """Let our own class run in place of a foreign one. Return the setting's name if it has no effect.
+    """Let our own class run in place of a foreign one. Return the setting's name if it has no
+    effect.
 
-    Raises UserError if the class is neither ours, nor one of `replaced`, nor of an installed plugin.
+    Raises UserError if the class is neither ours, nor one of `replaced`, nor of an installed
+    plugin.
     """
     typed = str(section._get_node("_target_"))
     kind: Any = OmegaConf.get_type(section)
@@ -183,12 +215,17 @@ def _adopt_class(section: DictConfig, name: str, replaced: Iterable[str]) -> lis
 def _limit_trials(hydra: Any, limit: Any) -> None:
     """Set the number of trials at a time, unless hydra.sweeper.n_jobs sets it."""
     is_limit = isinstance(limit, int) and limit > 0
-    if is_limit and OmegaConf.get_type(hydra, "sweeper") is SweeperConf and hydra.sweeper.n_jobs is None:
+    if (
+        is_limit
+        and OmegaConf.get_type(hydra, "sweeper") is SweeperConf
+        and hydra.sweeper.n_jobs is None
+    ):
         _set(hydra.sweeper, "n_jobs", limit)
 
 
 def _take(section: DictConfig, names: Iterable[str]) -> dict[str, Any]:
-    """Remove settings from a section, and all foreign ones without a value. Return those with a value, as written."""
+    """Remove settings from a section, and all foreign ones without a value. Return those with a
+    value, as written."""
     written: Any = OmegaConf.to_container(section)
     taken = {name: written[name] for name in names if written.get(name) is not None}
     kind: Any = OmegaConf.get_type(section)

@@ -1,7 +1,7 @@
 """The functions that sweepyard adds to Hydra's grammar of overrides: zip(...) and logspace(...).
 
-`zip` follows Hydra's own proposal, docs/design/zipped_sweeps.md. Both functions only keep what was typed, so that
-`record.grammar` can explain a mistake.
+`zip` follows Hydra's own proposal, docs/design/zipped_sweeps.md. Both functions only keep what was
+typed, so that `record.grammar` can explain a mistake.
 """
 
 import random
@@ -38,7 +38,8 @@ class Zip(ChoiceSweep):
         raise HydraException("zip(...) needs hydra/sweeper=grid or hydra/sweeper=optuna")
 
     def order(self, rows: Any, typed: str) -> None:
-        """Shuffle the rows if shuffle(zip(...)) was typed, always in the same order, so that a study resumes."""
+        """Shuffle the rows if shuffle(zip(...)) was typed, always in the same order, so that a
+        study resumes."""
         if self.shuffle:
             random.Random(typed).shuffle(rows)  # noqa: S311 - no secret
 
@@ -46,7 +47,9 @@ class Zip(ChoiceSweep):
 class Logspace(ChoiceSweep):
     """`count` numbers from `low` to `high`, both included, with equal ratios."""
 
-    def __init__(self, low: Any = None, high: Any = None, count: Any = None, *more: Any, **named: Any) -> None:
+    def __init__(
+        self, low: Any = None, high: Any = None, count: Any = None, *more: Any, **named: Any
+    ) -> None:
         self.tags = set()
         self.simple_form = False
         self.shuffle = False
@@ -60,7 +63,9 @@ class Logspace(ChoiceSweep):
         """Return what is wrong with the typed numbers; empty if nothing is."""
         if self.needless:
             return f"it needs low, high and count, not {self.needless[0]}"
-        numbers = [number for number in (self.low, self.high, self.count) if type(number) in (int, float)]
+        numbers = [
+            number for number in (self.low, self.high, self.count) if type(number) in (int, float)
+        ]
         if len(numbers) < 3 or not all(0 < end < float("inf") for end in (self.low, self.high)):
             return "it needs two ends above 0 and a count"
         if type(self.count) is not int or not 2 <= self.count <= 1_000_000:
@@ -75,12 +80,15 @@ class Logspace(ChoiceSweep):
         high = float(self.high)
         steps = self.count - 1
         # Rounded, because 1e-4 * 1000 ** (1 / 3) is 0.0010000000000000002.
-        between = [float(f"{low ** (1 - i / steps) * high ** (i / steps):.12g}") for i in range(1, steps)]
+        between = [
+            float(f"{low ** (1 - i / steps) * high ** (i / steps):.12g}") for i in range(1, steps)
+        ]
         return [low, *between, high]
 
 
 class _Parser(OverridesParser):
-    """Hydra's parser with these functions, and names as typed. A key of zip(...) may have dots, slashes and a plus."""
+    """Hydra's parser with these functions, and names as typed. A key of zip(...) may have dots,
+    slashes and a plus."""
 
     def parse_rule(self, s: str, rule_name: str) -> Any:
         parsed = super().parse_rule(_as_mapping(s) if rule_name == "override" else s, rule_name)
@@ -98,10 +106,13 @@ FUNCTIONS = {*create_functions().functions, *_OWN}
 def extend_grammar() -> None:
     """Let Hydra's parsers know our functions. A second call has no effect."""
 
-    def create(cls: type[OverridesParser], config_loader: ConfigLoader | None = None) -> OverridesParser:
+    def create(
+        cls: type[OverridesParser], config_loader: ConfigLoader | None = None
+    ) -> OverridesParser:
         functions = create_functions()
         for name, kind in _OWN.items():
-            if name not in functions.definitions:  # because a later version of Hydra may have its own
+            # because a later version of Hydra may have its own
+            if name not in functions.definitions:
                 functions.register(name, kind)
         return _Parser(functions, config_loader)
 
@@ -109,7 +120,8 @@ def extend_grammar() -> None:
 
 
 def _as_mapping(text: str) -> str:
-    """Return zip(a=[1,2], b.c=[3,4]) as zip({a:[1,2],b.c:[3,4]}), because Hydra's names of arguments have no dots."""
+    """Return zip(a=[1,2], b.c=[3,4]) as zip({a:[1,2],b.c:[3,4]}), because Hydra's names of
+    arguments have no dots."""
     if not (match := _ZIP.match(text)):
         return text
     start = match.end()
@@ -126,7 +138,8 @@ def _as_mapping(text: str) -> str:
 
 
 def _ends_of_parts(text: str, start: int) -> list[int]:
-    """Return the indices of the commas after `start` that are in no brackets or quotes, and of the last bracket."""
+    """Return the indices of the commas after `start` that are in no brackets or quotes, and of the
+    last bracket."""
     ends = []
     depth = 0
     quote = ""

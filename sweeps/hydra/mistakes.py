@@ -1,4 +1,5 @@
-"""Errors of Hydra and OmegaConf about a command line, in two lines at most: the problem, and what to type."""
+"""Errors of Hydra and OmegaConf about a command line, in two lines at most: the problem, and what
+to type."""
 
 import difflib
 import re
@@ -20,12 +21,17 @@ from sweeps.hydra.units import UNITS, advise_number, in_unit_of, unit_of
 
 CONDITIONS = "hydra.sweeper.conditional_params"
 _GRAMMAR = (
-    "Type key=value, or with -m key=a,b or 'key=interval(0.1, 1)'; other letters need quotes, as in 'key=\"é\"'. "
-    "All keys are in --help"
+    "Type key=value, or with -m key=a,b or 'key=interval(0.1, 1)'; other letters need quotes, as in"
+    " 'key=\"é\"'. All keys are in --help"
 )
-_OF_ANOTHER_LAUNCHER = re.compile(r"In '([^']+)': \w+ raised while composing.*\nKey '(\w+)' not in '\w*LauncherConf'")
-_NO_SUCH_CHOICE = re.compile(r"Could not find '(.*)'\s+Available options in '(.*)':\n([^:]*)\nConfig search path")
-_NOTES = ("full_key: ", "object_type=", "reference_type=")  # lines that OmegaConf adds below its message
+_OF_ANOTHER_LAUNCHER = re.compile(
+    r"In '([^']+)': \w+ raised while composing.*\nKey '(\w+)' not in '\w*LauncherConf'"
+)
+_NO_SUCH_CHOICE = re.compile(
+    r"Could not find '(.*)'\s+Available options in '(.*)':\n([^:]*)\nConfig search path"
+)
+# lines that OmegaConf adds below its message
+_NOTES = ("full_key: ", "object_type=", "reference_type=")
 _MOST_LETTERS = 600
 _LISTS = {
     "hydra.sweeper.exclude": ("texts in quotes", '["lr<0.001 and batch_size=64"]'),
@@ -35,7 +41,9 @@ _LISTS = {
 _TYPES = {"Float": ("a number", "0.1"), "Integer": ("a whole number", "1")}  # OmegaConf's names
 _IN_UNITS = {"gb": "8", "min": "60", "hours": "8", "s": "60"}
 """Examples for keys with a unit."""
-_NO_NUMBER = re.compile(r"Value '(.*)' of type '(?:str|float)' could not be converted to (Float|Integer)")
+_NO_NUMBER = re.compile(
+    r"Value '(.*)' of type '(?:str|float)' could not be converted to (Float|Integer)"
+)
 _NO_LIST = re.compile(r"([\w.]+)=([\w,. ]+): must be a list of .*")
 _OUT_OF_RANGE = re.compile(r"([\w.]+)=(.+): must be a (whole number|number)\b.*")
 _FOREIGN_FUNCTIONS = {
@@ -48,9 +56,11 @@ _CASTS = {"bool", "float", "int", "str"}
 
 
 def explain(error: Exception, config: DictConfig, typed: Sequence[str] = ()) -> str:
-    """Return the problem, with the nearest key or choice; or the first lines of the error's own message.
+    """Return the problem, with the nearest key or choice; or the first lines of the error's own
+    message.
 
-    If choices of a group are among the words that were `typed`, only some of them may have a key that others lack.
+    If choices of a group are among the words that were `typed`, only some of them may have a key
+    that others lack.
     """
     if isinstance(error, OverrideParseException):
         return _explain_unreadable(error, config)
@@ -80,21 +90,33 @@ def _explain_unreadable(error: OverrideParseException, config: DictConfig) -> st
 
     if joined := join_split(word, sys.argv[1:], config):
         return f"'{word}' cannot be read, because a space begins a new word.\nType: {joined}"
-    advice = _advise_list(word) or _advise_zip(word, reason, config) or _advise_function(error.message, word)
+    advice = (
+        _advise_list(word)
+        or _advise_zip(word, reason, config)
+        or _advise_function(error.message, word)
+    )
     return problem + (advice or f"\n{_GRAMMAR}")
 
 
 def explain_lacking(
-    group: str, having: Sequence[str], lacking: Sequence[str], key: str, typed: str, together: bool = False
+    group: str,
+    having: Sequence[str],
+    lacking: Sequence[str],
+    key: str,
+    typed: str,
+    together: bool = False,
 ) -> str:
-    """Return that only some choices of a swept group have a key, and how to sweep the key under these choices.
+    """Return that only some choices of a swept group have a key, and how to sweep the key under
+    these choices.
 
     With `together` the key was typed in zip(...) or in hydra.sweeper.also.
     """
     problem = f"{group}={','.join(lacking)} has no '{key}'."
     if together:
         grid = shlex.quote(f'hydra.sweeper.also=["{group}={",".join(having)} {key}={typed}"]')
-        return f"{problem} Type {key} in a grid with {group}={','.join(having)} alone, as in:\n{grid}"
+        return (
+            f"{problem} Type {key} in a grid with {group}={','.join(having)} alone, as in:\n{grid}"
+        )
     condition = f"{group}={','.join(having)}".replace("=", r"\=").replace(",", r"\,")
     declared = f'+{CONDITIONS}={{{condition}: {{{key}: "{typed}"}}}}'
     return f"{problem} In place of {key}={typed} type:\n{shlex.quote(declared)}"
@@ -112,15 +134,29 @@ def _explain_value(word: str, problem: str, config: DictConfig) -> str:
 
 
 def _explain_key(key: str, to_add: str, config: DictConfig) -> str:
-    """Return that a key is not in the configuration, or is there in another way, and what to type."""
+    """Return that a key is not in the configuration, or is there in another way, and what to
+    type."""
     value = to_add.partition("=")[2]
     if key not in keys(config):
         choices = OmegaConf.select(config, "hydra.runtime.choices", default={})
-        chosen = [f" with {group}={choice}" for group, choice in choices.items() if key.startswith(f"{group}.")]
-        return f"'{key}' is not in the configuration{''.join(chosen)}.{_advise_missing(key, value, to_add, config)}"
+        chosen = [
+            f" with {group}={choice}"
+            for group, choice in choices.items()
+            if key.startswith(f"{group}.")
+        ]
+        return (
+            f"'{key}' is not in the"
+            f" configuration{''.join(chosen)}.{_advise_missing(key, value, to_add, config)}"
+        )
     if value.startswith("{"):
-        return f"'{key}' is in the configuration, without these parts\nTo add them: {shlex.quote(to_add)}"
-    return f"'{key}' is not in the configuration. Another typed value replaces its section\nRemove one of the two"
+        return (
+            f"'{key}' is in the configuration, without these parts\nTo add them:"
+            f" {shlex.quote(to_add)}"
+        )
+    return (
+        f"'{key}' is not in the configuration. Another typed value replaces its section\nRemove one"
+        " of the two"
+    )
 
 
 def _advise_missing(key: str, value: str, to_add: str, config: DictConfig) -> str:
@@ -129,7 +165,8 @@ def _advise_missing(key: str, value: str, to_add: str, config: DictConfig) -> st
         return f"\nType: {sweep_flag(sys.argv)}hydra/{key}={shlex.quote(value)}"
     if advice := _advise_section(key, config):
         word = re.split("[./]", key)[-1]
-        return advice.replace(f"{word}=...", f"{word}={shlex.quote(in_unit_of(word, value))}")  # not of another tool
+        # not of another tool
+        return advice.replace(f"{word}=...", f"{word}={shlex.quote(in_unit_of(word, value))}")
     if near := near_key(key, config):
         word = f"{near}={in_unit_of(near, value)}"
         return f" Did you mean '{near}'?\nType: {shlex.quote(word)}"
@@ -140,11 +177,15 @@ def _advise_missing(key: str, value: str, to_add: str, config: DictConfig) -> st
 
 def _explain_double(key: str, to_set: str) -> str:
     """Return that a key to add exists already, perhaps only with some choices of a swept group."""
-    return f"'{key}' is in the configuration already, and one plus only adds new keys.\nType: {shlex.quote(to_set)}"
+    return (
+        f"'{key}' is in the configuration already, and one plus only adds new keys.\nType:"
+        f" {shlex.quote(to_set)}"
+    )
 
 
 def _sweeps_choices(typed: Sequence[str], config: DictConfig) -> bool:
-    """Return whether choices of a group are swept, so that two plus signs set a key with each of them."""
+    """Return whether choices of a group are swept, so that two plus signs set a key with each of
+    them."""
     choices = OmegaConf.select(config, "hydra.runtime.choices", default={})
     names = keys(config)
     for override in OverridesParser.create().parse_overrides([*typed]):
@@ -158,23 +199,34 @@ def _explain_hydra_sweep(typed: str) -> str:
     """Return that all trials share a setting of Hydra, and how trials get different jobs."""
     advice = "Type one value"
     if typed.startswith("hydra.launcher."):
-        advice = "For several kinds of jobs, write one file for each kind and sweep the files: cluster=plain,power9"
+        advice = (
+            "For several kinds of jobs, write one file for each kind and sweep the files:"
+            " cluster=plain,power9"
+        )
     return f"{typed}: all trials share a setting of Hydra.\n{advice}"
 
 
 def _explain_launcher(lines: list[str]) -> str:
-    """Return that a file has a setting of the SLURM launcher, and another launcher is chosen; empty if none has."""
+    """Return that a file has a setting of the SLURM launcher, and another launcher is chosen; empty
+    if none has."""
     match = _OF_ANOTHER_LAUNCHER.search("\n".join(lines))
     if match is None or match[2] not in SlurmLauncherConf.__dataclass_fields__:
         return ""
     group, _, name = match[1].rpartition("/")
     choice = f"{group}={name}" if group else f"{name}.yaml"
-    problem = f"{choice}: hydra.launcher.{match[2]} is a setting of hydra/launcher=slurm, and another one is chosen"
-    return f"{problem}.\nType hydra/launcher=slurm too, or remove {choice if group else f'it from {choice}'}"
+    problem = (
+        f"{choice}: hydra.launcher.{match[2]} is a setting of hydra/launcher=slurm, and another one"
+        " is chosen"
+    )
+    return (
+        f"{problem}.\nType hydra/launcher=slurm too, or remove"
+        f" {choice if group else f'it from {choice}'}"
+    )
 
 
 def _explain_choice(lines: list[str]) -> str:
-    """Return the problem with the choice of a group: it does not exist, or there are several; empty if neither."""
+    """Return the problem with the choice of a group: it does not exist, or there are several; empty
+    if neither."""
     if match := _NO_SUCH_CHOICE.search("\n".join(lines)):
         group = match[2]
         choices = [name for name in match[3].split() if not name.startswith("sweepyard_")]
@@ -188,11 +240,17 @@ def _explain_choice(lines: list[str]) -> str:
         return f"{group}={name} does not exist.{hint}\nChoose one of: {', '.join(choices)}{install}"
     if lines[0].startswith("Multiple values for "):
         chosen = lines[0].rpartition("override ")[2].strip("'").replace(": ", "=")
-        return f"{chosen.partition('=')[0]} is part of the configuration: leave out the plus.\nType: {chosen}"
+        return (
+            f"{chosen.partition('=')[0]} is part of the configuration: leave out the plus.\nType:"
+            f" {chosen}"
+        )
     if lines[0].startswith("Ambiguous value for argument"):
         key = lines[0].split("'")[1]
         as_list = key.replace("=", "=[", 1) + "]"
-        return f"{key}: several values make a sweep; add -m to run it.\nFor one value that is a list: {as_list}"
+        return (
+            f"{key}: several values make a sweep; add -m to run it.\nFor one value that is a list:"
+            f" {as_list}"
+        )
     return ""
 
 
@@ -200,7 +258,9 @@ def _shorten(error: Exception, lines: list[str], config: DictConfig) -> str:
     """Return the key that an error is about, and the first two lines of its message."""
     full_keys = [line.removeprefix("full_key: ") for line in lines if line.startswith("full_key: ")]
     key = next(iter(full_keys), "") or getattr(error, "full_key", None)
-    message = [line for line in lines if line and not line.startswith(_NOTES)] or [type(error).__name__]
+    message = [line for line in lines if line and not line.startswith(_NOTES)] or [
+        type(error).__name__
+    ]
     if message[0].startswith("Interpolation key '"):
         message[0] += "." + advise_key(message[0].split("'")[1], config)
     if match := _OUT_OF_RANGE.fullmatch("\n".join(message)):
@@ -227,9 +287,14 @@ def _advise_zip(typed: str, reason: str, config: DictConfig) -> str:
 
 
 def _advise_function(problem: str, typed: str) -> str:
-    """Return the value with a function that exists; empty if no function is missing, or none is near."""
+    """Return the value with a function that exists; empty if no function is missing, or none is
+    near."""
     match = re.fullmatch(r"([^=]+)=(\w+)\(([^()]*)\)", typed)
-    if not match or f"Unknown function '{match[2]}'" not in problem or match[1].startswith("hydra."):
+    if (
+        not match
+        or f"Unknown function '{match[2]}'" not in problem
+        or match[1].startswith("hydra.")
+    ):
         return ""
     key, name, arguments = match.groups()
     names = sorted({*FUNCTIONS, *_FOREIGN_FUNCTIONS} - _CASTS)
@@ -253,9 +318,16 @@ def _advise_type(typed: str, problem: str, config: DictConfig) -> str:
     if "is not a valid bool" in problem:
         return f".\nType {key}=true or {key}=false"
     if "of type 'list' could" in problem and (values := value.strip("[] ")):
-        return f".\nTo sweep these values, type: {sweep_flag(sys.argv)}{shlex.quote(f'{key}={values}')}"
+        return (
+            ".\nTo sweep these values, type:"
+            f" {sweep_flag(sys.argv)}{shlex.quote(f'{key}={values}')}"
+        )
     kinds = re.fullmatch(r"([a-z]\w*):(\d+)", value)
-    if kinds and key.rpartition(".")[2] in ("gpus", "gpus_per_node") and "hydra.launcher.gres" in keys(config):
+    if (
+        kinds
+        and key.rpartition(".")[2] in ("gpus", "gpus_per_node")
+        and "hydra.launcher.gres" in keys(config)
+    ):
         return f".\nType: {key}={kinds[2]} hydra.launcher.gres=gpu:{kinds[1]}"
     kind, example = _TYPES.get(problem.rpartition(" could not be converted to ")[2], ("", ""))
     current = OmegaConf.select(config, key, throw_on_resolution_failure=False)
@@ -265,7 +337,8 @@ def _advise_type(typed: str, problem: str, config: DictConfig) -> str:
 
 
 def _advise_section(word: str, config: DictConfig) -> str:
-    """Return where to type a setting of the sweeper or of a launcher; empty if it is none, or in its place."""
+    """Return where to type a setting of the sweeper or of a launcher; empty if it is none, or in
+    its place."""
     if not (typed := suggest_setting(word)):
         return ""
     key = typed.removesuffix("=...")

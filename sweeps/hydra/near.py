@@ -18,7 +18,10 @@ _WORDS_OF_CHOICES = {
     },
     "hydra/launcher": {
         "slurm": "sbatch srun submitit cluster hpc batch job jobs",
-        "local": "here machine laptop process processes multiprocessing parallel fork thread threads cpu gpu single",
+        "local": (
+            "here machine laptop process processes multiprocessing parallel fork thread threads cpu"
+            " gpu single"
+        ),
     },
 }
 """Words that people type for choices of our groups."""
@@ -64,7 +67,8 @@ def near_key(key: str, config: DictConfig) -> str:
     # In a section that exists only the last part is compared, because all keys share the others.
     by_word = {name.rpartition(".")[2]: name for name in siblings} or {name: name for name in names}
     word = last if siblings else key
-    same = [name for name in names if name.lower() == word.lower()]  # at the top level, or in another case
+    # at the top level, or in another case
+    same = [name for name in names if name.lower() == word.lower()]
     near = closest(word, by_word)
     if same:
         return same[0]

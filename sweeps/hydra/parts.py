@@ -1,13 +1,18 @@
-"""What sweepyard uses of Hydra beyond its documented interface, and what differs between Hydra 1.3 and 1.4.
+"""What sweepyard uses of Hydra beyond its documented interface, and what differs between Hydra 1.3
+and 1.4.
 
 ConfigLoaderImpl._apply_overrides_to_config    1.3, 1.4   sets values in a composed config
 Hydra.compose_config                           1.3, 1.4   composes the command line of `hydra.main`
-ConfigLoaderImpl._ensure_sweep_config_...      1.4        refuses a job with another launcher than the driver's
+ConfigLoaderImpl._ensure_sweep_config_...      1.4        refuses a job with another launcher than
+                                               the driver's
 ConfigLoaderImpl.repository                    1.3, 1.4   tells whether a config group exists
-ConfigLoaderImpl._parse_overrides_and_create_caching_repo  1.3, 1.4   adds the app's `hydra.searchpath` to it
-config_loader_impl.get_overrides_dirname       1.3        hydra.job.override_dirname, which 1.4 resolves itself
+ConfigLoaderImpl._parse_overrides_and_create_caching_repo  1.3, 1.4   adds the app's
+                                                           `hydra.searchpath` to it
+config_loader_impl.get_overrides_dirname       1.3        hydra.job.override_dirname, which 1.4
+                                               resolves itself
 ConfigStore.repo                               1.3, 1.4   holds what plugins stored
-defaults_list.Overrides.add_override           1.3, 1.4   gets the `override` lines of defaults lists
+defaults_list.Overrides.add_override           1.3, 1.4   gets the `override` lines of defaults
+                                               lists
 hydra.main._run_hydra, Hydra.run, .multirun    1.3, 1.4   start the app of a program
 Plugins.instantiate_sweeper                    1.3, 1.4   starts a sweep of hydra_zen.launch
 hydra._internal.utils.get_args_parser          1.3, 1.4   knows the flags of a program
@@ -45,7 +50,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 VERSION_BASE = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
 """The argument of `hydra.main`, `initialize` and their like."""
-register_resolver: Any = OmegaConf.register_new_resolver if VERSION_BASE else OmegaConf.register_resolver
+register_resolver: Any = (
+    OmegaConf.register_new_resolver if VERSION_BASE else OmegaConf.register_resolver
+)
 SUBDIR = "hydra.sweep.subdir"
 _UNCHECKED = getattr(hydra.utils, "UNSAFE_DISABLE_EXECUTION_CHECKS", None)
 _FULL_ERROR = "HYDRA_FULL_ERROR"
@@ -60,19 +67,28 @@ def on_command_line(
 ) -> None:
     """Let `answer` print each mistake in the command line of an app with `hydra.main`, or return.
 
-    It gets the error, the typed words, and a function that composes the app's configuration with other words.
-    `adopt` gets each configuration that was composed, and whether a sweep starts with it.
+    It gets the error, the typed words, and a function that composes the app's configuration with
+    other words. `adopt` gets each configuration that was composed, and whether a sweep starts with
+    it.
     """
     compose_config = Hydra.compose_config
 
-    def compose(self: Hydra, config_name: str | None, overrides: list[str], *args: Any, **named: Any) -> DictConfig:
-        is_last = named.get("validate_sweep_overrides", True)  # not the first attempt, which only looks for hydra.mode
+    def compose(
+        self: Hydra, config_name: str | None, overrides: list[str], *args: Any, **named: Any
+    ) -> DictConfig:
+        # not the first attempt, which only looks for hydra.mode
+        is_last = named.get("validate_sweep_overrides", True)
         try:
             config = compose_config(self, config_name, overrides, *args, **named)
         except HydraException as error:
-            if is_last and named.get("from_shell", True):  # not of hydra.compose, which no shell called
+            # not of hydra.compose, which no shell called
+            if is_last and named.get("from_shell", True):
                 loader = self.config_loader
-                answer(error, overrides, lambda words: loader.load_configuration(config_name, [*words], RunMode.RUN))
+                answer(
+                    error,
+                    overrides,
+                    lambda words: loader.load_configuration(config_name, [*words], RunMode.RUN),
+                )
             raise
         adopt(config, is_last and named.get("run_mode") is RunMode.MULTIRUN)
         return config
@@ -82,7 +98,8 @@ def on_command_line(
 
 
 def _adopt_before_comparing(adopt: Callable[[DictConfig, bool], None]) -> None:
-    """Let Hydra 1.4 compare the launcher and the sweeper of a job with the driver's after `adopt` has changed both."""
+    """Let Hydra 1.4 compare the launcher and the sweeper of a job with the driver's after `adopt`
+    has changed both."""
     name = "_ensure_sweep_config_controller_unchanged"
     ensure_unchanged = getattr(ConfigLoaderImpl, name, None)
     if ensure_unchanged is None:
@@ -107,7 +124,12 @@ def hydra_refused() -> Iterator[None]:
         raise HydraStarted
 
     module: Any = sys.modules["hydra.main"]  # not hydra.main, which is the function
-    starts = [(module, "_run_hydra"), (Hydra, "run"), (Hydra, "multirun"), (Plugins, "instantiate_sweeper")]
+    starts = [
+        (module, "_run_hydra"),
+        (Hydra, "run"),
+        (Hydra, "multirun"),
+        (Plugins, "instantiate_sweeper"),
+    ]
     originals = [getattr(place, name) for place, name in starts]
     for place, name in starts:
         setattr(place, name, refuse)
@@ -126,7 +148,8 @@ def let_hydra_raise() -> None:
 
 
 def refused_words(words: Sequence[str]) -> list[str]:
-    """Return the words that Hydra refuses: unknown flags first, and then overrides on another side of the flags."""
+    """Return the words that Hydra refuses: unknown flags first, and then overrides on another side
+    of the flags."""
     parser = get_args_parser()
     parser.exit_on_error = False
     try:
@@ -152,13 +175,15 @@ def call_target(settings: Any, **extra: Any) -> Any:
 
     Raises InstantiationException with Hydra 1.3, the error of the target with Hydra 1.4.
     """
-    # Because with an exact whitelist Hydra 1.4 refuses a function that returns something callable, such as a model.
+    # Because with an exact whitelist Hydra 1.4 refuses a function that returns something callable,
+    # such as a model.
     unchecked = {"_execution_whitelist_": _UNCHECKED} if _UNCHECKED is not None else {}
     return hydra.utils.instantiate(settings, **extra, **unchecked)
 
 
 def drop_stored(provider: str) -> None:
-    """Remove the configs that the plugin `provider` stored, because Hydra refuses a file that has the name of one."""
+    """Remove the configs that the plugin `provider` stored, because Hydra refuses a file that has
+    the name of one."""
 
     def drop(group: dict[str, Any]) -> None:
         for name, content in [*group.items()]:
@@ -173,11 +198,14 @@ def drop_stored(provider: str) -> None:
 def with_search_path(loader: ConfigLoader, master: DictConfig) -> ConfigLoader:
     """Return the loader with the groups of the app's own `hydra.searchpath`.
 
-    Hydra adds this path to a copy of the repository for each composition, so that the app's loader lacks the groups.
+    Hydra adds this path to a copy of the repository for each composition, so that the app's loader
+    lacks the groups.
     """
     assert isinstance(loader, ConfigLoaderImpl)  # because Hydra has no other
     typed: Any = OmegaConf.to_container(master.hydra.overrides.hydra, resolve=False)
-    _, repository = loader._parse_overrides_and_create_caching_repo(master.hydra.job.config_name, typed)
+    _, repository = loader._parse_overrides_and_create_caching_repo(
+        master.hydra.job.config_name, typed
+    )
 
     complete: Any = copy.copy(loader)
     complete.repository = repository.delegate
@@ -194,24 +222,30 @@ def group_exists(loader: ConfigLoader, group: str) -> bool:
 def load_trial(loader: ConfigLoader, master: DictConfig, choices: Sequence[str]) -> DictConfig:
     """Return the config of a trial with these choices of groups.
 
-    Not `load_sweep_config`, because Hydra 1.4 refuses there a choice that changes the launcher's settings; the request
-    of a trial comes from the trial's own config.
+    Not `load_sweep_config`, because Hydra 1.4 refuses there a choice that changes the launcher's
+    settings; the request of a trial comes from the trial's own config.
     """
     typed = typed_words(master.hydra, "hydra")
-    config = loader.load_configuration(master.hydra.job.config_name, [*typed, *choices], RunMode.RUN)
-    if typed and typed[-1] == sweep_dir_word(str(master.hydra.sweep.dir)):  # a word that nobody typed
+    config = loader.load_configuration(
+        master.hydra.job.config_name, [*typed, *choices], RunMode.RUN
+    )
+    # a word that nobody typed
+    if typed and typed[-1] == sweep_dir_word(str(master.hydra.sweep.dir)):
         config.hydra.overrides.hydra.pop(len(typed) - 1)
     return config
 
 
 def load_driver(loader: ConfigLoader, master: DictConfig) -> DictConfig:
     """Return the config of the driver: without choices of a trial."""
-    return loader.load_configuration(master.hydra.job.config_name, typed_words(master.hydra, "hydra"), RunMode.MULTIRUN)
+    return loader.load_configuration(
+        master.hydra.job.config_name, typed_words(master.hydra, "hydra"), RunMode.MULTIRUN
+    )
 
 
 @contextmanager
 def watch_overrides() -> Iterator[list[str]]:
-    """Yield a list that gets the `override` lines of all defaults lists that are composed, as group=choice.
+    """Yield a list that gets the `override` lines of all defaults lists that are composed, as
+    group=choice.
 
     Hydra ignores such a line, and keeps nothing of it, if the group was typed.
     """
@@ -232,14 +266,16 @@ def watch_overrides() -> Iterator[list[str]]:
 def typed_words(hydra: DictConfig, kind: str) -> list[str]:
     """Return the overrides of the kind `hydra` or `task` as typed, from Hydra's settings.
 
-    They are not resolved, because a word may interpolate a value that only a trial has, or one with a secret.
+    They are not resolved, because a word may interpolate a value that only a trial has, or one with
+    a secret.
     """
     words: Any = OmegaConf.to_container(hydra.overrides[kind], resolve=False)
     return [str(word) for word in words]
 
 
 def pin_folder(config: DictConfig, folder: str) -> None:
-    """Set hydra.sweep.dir, also in the overrides, because a foreign launcher composes each trial from them."""
+    """Set hydra.sweep.dir, also in the overrides, because a foreign launcher composes each trial
+    from them."""
     with read_write(config.hydra), open_dict(config.hydra):
         config.hydra.sweep.dir = folder
         config.hydra.overrides.hydra.append(sweep_dir_word(folder))
@@ -256,7 +292,9 @@ def set_values(config: DictConfig, values: Sequence[Override]) -> None:
     ConfigLoaderImpl._apply_overrides_to_config(list(values), config)
 
 
-def set_typed(config: DictConfig, typed: Sequence[str], parsed: Sequence[Override], number: int) -> None:
+def set_typed(
+    config: DictConfig, typed: Sequence[str], parsed: Sequence[Override], number: int
+) -> None:
     """Set what Hydra's job node says about a trial: its overrides, and names made of them."""
     job = config.hydra.job
     task = [override for override in parsed if not override.is_hydra_override()]
@@ -272,7 +310,8 @@ def set_output_dir(config: DictConfig) -> None:
     """Set the trial's output folder, by its HydraConfig, as Hydra does before it runs the trial."""
     folder = Path(str(config.hydra.sweep.dir), str(config.hydra.sweep.subdir))
     with read_write(config.hydra.runtime), open_dict(config.hydra.runtime):
-        config.hydra.runtime.output_dir = os.path.abspath(folder)  # noqa: PTH100 - resolve() follows links
+        # because resolve() follows links
+        config.hydra.runtime.output_dir = os.path.abspath(folder)  # noqa: PTH100
 
 
 def pin_subdir(config: DictConfig, subdir: str) -> None:
@@ -286,7 +325,8 @@ def pin_subdir(config: DictConfig, subdir: str) -> None:
 
 @contextmanager
 def hydra_config(hydra: DictConfig | None) -> Iterator[None]:
-    """Set HydraConfig to the trial's own settings, for `${hydra:...}` and for checks of the app that read them."""
+    """Set HydraConfig to the trial's own settings, for `${hydra:...}` and for checks of the app
+    that read them."""
     current: Any = HydraConfig.instance()
     before = current.cfg
     if hydra is not None:

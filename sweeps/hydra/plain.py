@@ -1,4 +1,5 @@
-"""The values of any Hydra app's config as numbers, texts, lists and dicts, whatever types they have there."""
+"""The values of any Hydra app's config as numbers, texts, lists and dicts, whatever types they have
+there."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -13,11 +14,13 @@ _PATH = "object/apply:pathlib."  # the start of the YAML tag of pathlib.PosixPat
 
 def content(config: DictConfig) -> dict[Any, Any]:
     """Return the content of a config in plain values. Its interpolations are not resolved."""
-    return {_plain_key(key): plain(value) for key, value in OmegaConf.to_container(config).items()}  # type: ignore[union-attr]
+    values: Any = OmegaConf.to_container(config)
+    return {_plain_key(key): plain(value) for key, value in values.items()}
 
 
 def plain(value: Any) -> Any:
-    """Return a value with text in place of an Enum (its name), a path, bytes and an object (its class)."""
+    """Return a value with text in place of an Enum (its name), a path, bytes and an object (its
+    class)."""
     if isinstance(value, DictConfig | ListConfig):
         value = OmegaConf.to_container(value)
     if isinstance(value, Mapping):
@@ -30,7 +33,8 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, PurePath | bytes):
         return str(value)
-    # not its own text, because that may contain an address in memory, which differs in the next process
+    # not its own text, because that may contain an address in memory, which differs in the next
+    # process
     named = value if hasattr(value, "__qualname__") else type(value)
     return f"{named.__module__}.{named.__qualname__}"
 
@@ -40,7 +44,8 @@ def _plain_key(key: Any) -> Any:
 
 
 def load(text: str) -> Any:
-    """Return the content of a YAML file of Hydra in plain values. Raises yaml.YAMLError if it is damaged."""
+    """Return the content of a YAML file of Hydra in plain values. Raises yaml.YAMLError if it is
+    damaged."""
     return yaml.load(text, _Loader)  # noqa: S506 - it makes no object
 
 

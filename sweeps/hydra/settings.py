@@ -1,6 +1,8 @@
-"""The settings of the launchers, and how all settings are read. Each dataclass is the reference of its Hydra group.
+"""The settings of the launchers, and how all settings are read. Each dataclass is the reference of
+its Hydra group.
 
-Names are those of hydra-optuna-sweeper and hydra-submitit-launcher, so that a config written for them works here.
+Names are those of hydra-optuna-sweeper and hydra-submitit-launcher, so that a config written for
+them works here.
 """
 
 import difflib
@@ -17,21 +19,47 @@ from sweeps.hydra.foreign_names import OfJoblib, OfSubmitit, foreign_names, own_
 from sweeps.hydra.slurm_options import options_of_sbatch, options_of_srun
 from sweeps.hydra.sweeper_settings import CHOSEN, SweeperConf, at_least
 
-__all__ = ["FOREIGN_NAMES", "LocalLauncherConf", "SlurmLauncherConf", "SweeperConf", "read", "suggest_setting"]
+__all__ = [
+    "FOREIGN_NAMES",
+    "LocalLauncherConf",
+    "SlurmLauncherConf",
+    "SweeperConf",
+    "read",
+    "suggest_setting",
+]
 
 Settings = TypeVar("Settings", "SweeperConf", "LocalLauncherConf", "SlurmLauncherConf")
-FOREIGN_NAMES = {"time": "timeout_min", "gpus": "gpus_per_node", "cpus": "cpus_per_task", "name": "study_name"}
-FOREIGN_NAMES |= {"bs": "batch_size", "memory": "mem_gb", "n_workers": "n_jobs", "bayes": "gp", "bayesian": "gp"}
+FOREIGN_NAMES = {
+    "time": "timeout_min",
+    "gpus": "gpus_per_node",
+    "cpus": "cpus_per_task",
+    "name": "study_name",
+}
+FOREIGN_NAMES |= {
+    "bs": "batch_size",
+    "memory": "mem_gb",
+    "n_workers": "n_jobs",
+    "bayes": "gp",
+    "bayesian": "gp",
+}
 """Names that other tools have for our settings and samplers, and that difflib does not match."""
 
 _LEAST_GB = 0.001  # because sbatch takes whole megabytes
 
-SINGLE_RUN_SETTINGS = ("objective", "direction", "tracking", "tracking_uri", "tracking_required", "experiment")
+SINGLE_RUN_SETTINGS = (
+    "objective",
+    "direction",
+    "tracking",
+    "tracking_uri",
+    "tracking_required",
+    "experiment",
+)
 """The sweeper's settings that a single run, without -m, uses."""
 
 
 def read(node: DictConfig, kind: type[Settings]) -> Settings:
-    """Return the settings of a config's node. Raises UserError if a setting is unknown, or out of its range."""
+    """Return the settings of a config's node. Raises UserError if a setting is unknown, or out of
+    its range."""
     _refuse_unknown(node, kind)
     settings = _build(node, kind)
     for setting in fields(kind):
@@ -57,7 +85,11 @@ def _refuse_unknown(node: DictConfig, kind: type) -> None:
     problem = f"{prefix}.{name} is no setting of {node._target_}"
     if suggestion := suggest_setting(f"{prefix}.{name}"):
         raise UserError(f"{problem}\nType: {suggestion}")
-    near = [FOREIGN_NAMES[name]] if FOREIGN_NAMES.get(name) in names else difflib.get_close_matches(name, names, 1)
+    near = (
+        [FOREIGN_NAMES[name]]
+        if FOREIGN_NAMES.get(name) in names
+        else difflib.get_close_matches(name, names, 1)
+    )
     meant = f". Did you mean {prefix}.{near[0]}?" if near else ""
     option = f"+hydra.launcher.additional_parameters.{name}={written[name]}"
     hint = f"\nFor an option of sbatch, type: {option}" if kind is SlurmLauncherConf else ""
@@ -65,11 +97,13 @@ def _refuse_unknown(node: DictConfig, kind: type) -> None:
 
 
 def _build(node: DictConfig, kind: type[Settings]) -> Settings:
-    """Return a config's node as our dataclass. Raises UserError if a value is missing, or of another type."""
+    """Return a config's node as our dataclass. Raises UserError if a value is missing, or of
+    another type."""
     try:
         settings = OmegaConf.to_object(node)
     except OmegaConfBaseException as error:
-        first_line = str(error).splitlines()[0]  # because the other lines name OmegaConf's own objects
+        # because the other lines name OmegaConf's own objects
+        first_line = str(error).splitlines()[0]
         problem = first_line.rpartition(" raised while resolving interpolation: ")[2].strip('"')
         raise UserError(f"{error.full_key or node._get_full_key(None)}: {problem}") from error
     except ValueError as error:
@@ -82,7 +116,8 @@ def _check_range(key: str, value: Any, setting: Field[Any]) -> None:
     """Raise UserError if the value of a setting is out of its range."""
     least = setting.metadata.get("least")
     above = setting.metadata.get("above")
-    if str(setting.type).startswith("list") and isinstance(value, str):  # because an interpolation may bring a text
+    # because an interpolation may bring a text
+    if str(setting.type).startswith("list") and isinstance(value, str):
         raise UserError(f"{key}={value}: it must be a list.\nType: {key}=[{value}]")
     if isinstance(value, float) and math.isnan(value):
         raise UserError(f"{key}=nan: it must be a number.\nType one, or remove {key}=nan")
@@ -93,20 +128,28 @@ def _check_range(key: str, value: Any, setting: Field[Any]) -> None:
 
 
 def suggest_setting(word: str) -> str:
-    """Return what to type for a setting in the wrong group, or with another tool's name; empty if `word` is right."""
+    """Return what to type for a setting in the wrong group, or with another tool's name; empty if
+    `word` is right."""
     section, _, name = re.sub(r"^hydra[./](?=[^./]*$)", "", word).rpartition(".")
     name = FOREIGN_NAMES.get(name, name) if section else name
     slurm = "hydra/launcher=slurm hydra.launcher"
-    sections = {"hydra.sweeper": SweeperConf, "hydra.launcher": LocalLauncherConf, slurm: SlurmLauncherConf}
+    sections = {
+        "hydra.sweeper": SweeperConf,
+        "hydra.launcher": LocalLauncherConf,
+        slurm: SlurmLauncherConf,
+    }
     for right_section, kind in sections.items() if section in {"", *sections} else ():
         if name in own_names(kind):
-            suggestion = f"hydra/sweeper/{name}=..." if name in CHOSEN else f"{right_section}.{name}=..."
+            suggestion = (
+                f"hydra/sweeper/{name}=..." if name in CHOSEN else f"{right_section}.{name}=..."
+            )
             return "" if section == right_section else suggestion
     return ""
 
 
 def short_min(short_trial_min: float | None, timeout_min: float) -> float:
-    """Return the minutes below which a trial is short: `short_trial_min` or, if that is None, its default."""
+    """Return the minutes below which a trial is short: `short_trial_min` or, if that is None, its
+    default."""
     return min(10, timeout_min) if short_trial_min is None else short_trial_min
 
 
@@ -118,25 +161,32 @@ class LocalLauncherConf(OfSubmitit, OfJoblib):
     nodes: int = at_least(1, 1)
     """Number of nodes: 1, this machine. For more nodes, choose hydra/launcher=slurm."""
     tasks_per_node: int = at_least(1, 1)
-    """Processes (ranks) of a trial. All ranks run the trial; rank 0, the chief, reports and writes the outcome."""
+    """Processes (ranks) of a trial. All ranks run the trial; rank 0, the chief, reports and writes
+    the outcome."""
     rank_timeout_s: float = at_least(1, 120.0)
-    """Seconds that the ranks of a trial wait for a missing or hanging rank before they abort the attempt."""
+    """Seconds that the ranks of a trial wait for a missing or hanging rank before they abort the
+    attempt."""
     gpus_per_node: int | None = at_least(0, 0)
     """Number of GPUs for each trial. Null: none."""
     trials_per_gpu: int = at_least(1, 1)
-    """Trials that share one GPU, each with an equal part of its memory and of its cores. It needs gpus=1."""
+    """Trials that share one GPU, each with an equal part of its memory and of its cores. It needs
+    gpus=1."""
     cpus_per_task: int | None = at_least(0, None)
-    """CPU cores for each process. Null: 1, or with GPUs an equal share of all cores. 0: for trials that only wait."""
+    """CPU cores for each process. Null: 1, or with GPUs an equal share of all cores. 0: for trials
+    that only wait."""
     mem_gb: float | None = at_least(0.001, None)
-    """Limit of a trial's resident memory with child processes, in GB. Null: none; 1 GB for each rank is assumed."""
+    """Limit of a trial's resident memory with child processes, in GB. Null: none; 1 GB for each
+    rank is assumed."""
     timeout_min: float | None = at_least(0.001, None)
     """Time limit of an attempt, in minutes. Null: no limit."""
     preload: list[str] = field(default_factory=list)
     """Modules to import once, before the trials are forked."""
     idle_gpu_min: float | None = field(default=30, metadata={"above": 0})
-    """Minutes for which a GPU of a running trial is idle before a warning is printed. Null: no warning."""
+    """Minutes for which a GPU of a running trial is idle before a warning is printed. Null: no
+    warning."""
     co2_g_per_kwh: float | None = at_least(0, None)
-    """Emissions of the site's electricity, in grams of CO2 for each kWh. Null: emissions are not shown."""
+    """Emissions of the site's electricity, in grams of CO2 for each kWh. Null: emissions are not
+    shown."""
 
 
 @dataclass
@@ -147,25 +197,31 @@ class SlurmLauncherConf(OfSubmitit, OfJoblib):
     timeout_min: int = at_least(1, 60)
     """Time limit of a job, in minutes."""
     signal_delay_s: int = at_least(0, 120)
-    """Seconds before the time limit at which a trial gets a signal, saves its state, and resumes in a new job."""
+    """Seconds before the time limit at which a trial gets a signal, saves its state, and resumes in
+    a new job."""
     nodes: int = at_least(1, 1)
     """Number of nodes of a job."""
     tasks_per_node: int = at_least(1, 1)
-    """Tasks (ranks) on each node. All ranks run the trial; rank 0, the chief, reports and writes the outcome."""
+    """Tasks (ranks) on each node. All ranks run the trial; rank 0, the chief, reports and writes
+    the outcome."""
     rank_timeout_s: float = at_least(1, 120.0)
-    """Seconds that the ranks of a trial wait for a missing or hanging rank before they abort the attempt."""
+    """Seconds that the ranks of a trial wait for a missing or hanging rank before they abort the
+    attempt."""
     cpus_per_task: int | None = at_least(1, None)
     """Number of CPU cores for each task, as --cpus-per-task."""
     cpus_per_gpu: int | None = at_least(1, None)
-    """Number of CPU cores for each GPU, instead of cpus_per_task. Without a GPU, it has no effect."""
+    """Number of CPU cores for each GPU, instead of cpus_per_task. Without a GPU, it has no
+    effect."""
     gpus_per_node: int | None = at_least(0, None)
     """Number of GPUs on each node, as --gpus-per-node."""
     gpus_per_task: int | None = at_least(0, None)
     """Number of GPUs for each task, as --gpus-per-task."""
     gres: str | None = None
-    """Generic resources, as --gres: gpu:2. A kind of GPU or MIG slice, as in gpu:a100, is counted by gpus_per_node."""
+    """Generic resources, as --gres: gpu:2. A kind of GPU or MIG slice, as in gpu:a100, is counted
+    by gpus_per_node."""
     mem_gb: float | None = at_least(0, None)
-    """Memory on each node, in GB. Null: 4, or as requested by mem_per_cpu or mem_per_gpu. 0: all memory of the node."""
+    """Memory on each node, in GB. Null: 4, or as requested by mem_per_cpu or mem_per_gpu. 0: all
+    memory of the node."""
     mem_per_cpu: str | None = None
     """Memory for each CPU core, in SLURM's notation: 4G."""
     mem_per_gpu: str | None = None
@@ -183,64 +239,81 @@ class SlurmLauncherConf(OfSubmitit, OfJoblib):
     comment: str | None = None
     """Comment that SLURM stores with each job, as --comment."""
     setup: list[str] | None = None
-    """Shell lines to run before the trial, such as module load cuda. If a line fails, the trial is refused."""
+    """Shell lines to run before the trial, such as module load cuda. If a line fails, the trial is
+    refused."""
     modules: list[str] = field(default_factory=list)
-    """Environment modules to load before the setup lines, after one `module purge`: [gcc/13, cuda/12.4]."""
+    """Environment modules to load before the setup lines, after one `module purge`: [gcc/13,
+    cuda/12.4]."""
     python: str | None = None
-    """Python that runs the jobs: a path, or a name on their PATH. Null: the driver's; in a container: python."""
+    """Python that runs the jobs: a path, or a name on their PATH. Null: the driver's; in a
+    container: python."""
     container: str | None = None
-    """Container that runs the trials: an image file for Apptainer, or with Pyxis also the name of an image."""
+    """Container that runs the trials: an image file for Apptainer, or with Pyxis also the name of
+    an image."""
     container_binds: list[str] = field(default_factory=list)
-    """Further folders to mount in the container, as source:target. The study, the code and the cwd are mounted."""
+    """Further folders to mount in the container, as source:target. The study, the code and the cwd
+    are mounted."""
     stage: list[str] | None = None
-    """Files and folders to copy to the node's disk ($SLURM_TMPDIR, $TMPDIR or /tmp), once for each node and job."""
+    """Files and folders to copy to the node's disk ($SLURM_TMPDIR, $TMPDIR or /tmp), once for each
+    node and job."""
     clusters: str | None = None
-    """Cluster to submit to, as --clusters, at sites with several clusters. Null: the cluster of this machine."""
+    """Cluster to submit to, as --clusters, at sites with several clusters. Null: the cluster of
+    this machine."""
     srun_args: Any = None
     """Further options of srun: a list, or one text."""
     additional_parameters: dict[str, Any] = field(default_factory=dict)
-    """Further options of sbatch, by their long names: {reservation: course, spread-job: true}. false or null: not that
-    option. A list becomes one text with commas."""
+    """Further options of sbatch, by their long names: {reservation: course, spread-job: true}.
+    false or null: not that option. A list becomes one text with commas."""
     array: str = "auto"
-    """Job arrays: auto sends trials of a grid that request the same, and their workers, as arrays, never sends each job
-    alone, always also sends a single trial or worker as an array."""
+    """Job arrays: auto sends trials of a grid that request the same, and their workers, as arrays,
+    never sends each job alone, always also sends a single trial or worker as an array."""
     array_parallelism: int = at_least(1, 256)
-    """Maximum number of jobs that run at a time; without arrays, also of queued jobs. hydra.sweeper.n_jobs is a second
-    limit."""
+    """Maximum number of jobs that run at a time; without arrays, also of queued jobs.
+    hydra.sweeper.n_jobs is a second limit."""
     trials_per_job: Any = "auto"
-    """Trials for each job. Above 1, a job is a worker, a warm process. Null: as many as the time limit allows. auto: 1,
-    and null once trials have turned out to be short."""
+    """Trials for each job. Above 1, a job is a worker, a warm process. Null: as many as the time
+    limit allows. auto: 1, and null once trials have turned out to be short."""
     short_trial_min: float | None = at_least(0, None)
     """auto: minutes below which a trial is short. Null: 10, or timeout_min if that is less."""
     trials_at_once: int = at_least(1, 1)
-    """Trials that a worker runs side by side. A job requests this many times the cores, GPUs and memory of a trial."""
+    """Trials that a worker runs side by side. A job requests this many times the cores, GPUs and
+    memory of a trial."""
     trials_per_gpu: int = at_least(1, 1)
-    """Trials that share one GPU in a worker, each with an equal part of its memory. It needs gpus=1. With
-    trials_at_once, a worker has that many GPUs, each with this many trials."""
+    """Trials that share one GPU in a worker, each with an equal part of its memory. It needs
+    gpus=1. With trials_at_once, a worker has that many GPUs, each with this many trials."""
     worker_idle_s: float = 60
     """Seconds that a worker waits for its next trial before it ends."""
     preload: list[str] = field(default_factory=list)
     """Modules that a worker imports once, before its trials are forked."""
     max_num_timeout: int | None = at_least(0, None)
-    """Times that a trial may reach its time limit and resume. Null: no limit while each attempt makes progress."""
+    """Times that a trial may reach its time limit and resume. Null: no limit while each attempt
+    makes progress."""
     detach: bool = False
-    """Detach: submit as many jobs as fit (with workers, a whole grid), print how to resume, and exit. Jobs continue."""
+    """Detach: submit as many jobs as fit (with workers, a whole grid), print how to resume, and
+    exit. Jobs continue."""
     keep_on_interrupt: bool = False
-    """Keep all jobs after Ctrl-C. False: running jobs finish their epoch, and queued jobs are cancelled."""
+    """Keep all jobs after Ctrl-C. False: running jobs finish their epoch, and queued jobs are
+    cancelled."""
     driver: str = "here"
-    """Place of the driver: here, or job, a SLURM job of its own that submits its successor. See docs/slurm.md."""
+    """Place of the driver: here, or job, a SLURM job of its own that submits its successor. See
+    docs/slurm.md."""
     driver_partition: str | None = None
     """Partition of the driver's job. Null: the partition of the trials."""
     driver_timeout_min: int | None = at_least(1, None)
-    """Time limit of the driver's job, in minutes. Null: 24 hours, or as long as the partition allows."""
+    """Time limit of the driver's job, in minutes. Null: 24 hours, or as long as the partition
+    allows."""
     max_submissions_per_min: int = at_least(1, 60)
-    """Maximum number of job submissions per minute. An array counts as many as may run at a time."""
+    """Maximum number of job submissions per minute. An array counts as many as may run at a
+    time."""
     poll_s: float = at_least(0.5, 5.0)
-    """Seconds between polls of SLURM's queue after a change, then up to 12 times as many. Ends are noticed without."""
+    """Seconds between polls of SLURM's queue after a change, then up to 12 times as many. Ends are
+    noticed without."""
     idle_gpu_min: float | None = field(default=30, metadata={"above": 0})
-    """Minutes for which a GPU of a running trial is idle before a warning is printed. Null: no warning."""
+    """Minutes for which a GPU of a running trial is idle before a warning is printed. Null: no
+    warning."""
     co2_g_per_kwh: float | None = at_least(0, None)
-    """Emissions of the site's electricity, in grams of CO2 for each kWh. Null: emissions are not shown."""
+    """Emissions of the site's electricity, in grams of CO2 for each kWh. Null: emissions are not
+    shown."""
 
     @property
     def slots(self) -> int:
@@ -258,31 +331,51 @@ class SlurmLauncherConf(OfSubmitit, OfJoblib):
             problem = f"hydra.launcher.trials_per_job={per_job}: it is no number of trials"
             raise ValueError(f"{problem}.\nType auto, null, or a number from 1 on")
         if self.short_trial_min is not None and self.short_trial_min > self.timeout_min:
-            problem = f"hydra.launcher.short_trial_min={self.short_trial_min:g}: no trial is longer than its time limit"
-            raise ValueError(f"{problem}.\nType at most hydra.launcher.short_trial_min={self.timeout_min}")
+            problem = (
+                f"hydra.launcher.short_trial_min={self.short_trial_min:g}: no trial is longer than"
+                " its time limit"
+            )
+            raise ValueError(
+                f"{problem}.\nType at most hydra.launcher.short_trial_min={self.timeout_min}"
+            )
         if self.trials_per_job == 1 and self.slots > 1:
             name = "trials_at_once" if self.trials_at_once > 1 else "trials_per_gpu"
             problem = f"hydra.launcher.{name}={getattr(self, name)}: it needs workers"
-            raise ValueError(f"{problem}.\nType hydra.launcher.trials_per_job=null, or a number above 1")
-        if self.account == "REQUIRED":  # not ???, because OmegaConf merges no missing value over a default
             raise ValueError(
-                "hydra.launcher.account: this site charges each job to one.\nAdd hydra.launcher.account=YOURS"
+                f"{problem}.\nType hydra.launcher.trials_per_job=null, or a number above 1"
+            )
+        # not ???, because OmegaConf merges no missing value over a default
+        if self.account == "REQUIRED":
+            raise ValueError(
+                "hydra.launcher.account: this site charges each job to one.\nAdd"
+                " hydra.launcher.account=YOURS"
             )
         if self.container_binds and not self.container:
             raise ValueError(
-                "hydra.launcher.container_binds: it needs a container.\nAdd hydra.launcher.container=image.sif"
+                "hydra.launcher.container_binds: it needs a container.\nAdd"
+                " hydra.launcher.container=image.sif"
             )
         if "," in (self.clusters or ""):
-            raise ValueError(f"hydra.launcher.clusters={self.clusters}: a study has one cluster.\nType one name")
+            raise ValueError(
+                f"hydra.launcher.clusters={self.clusters}: a study has one cluster.\nType one name"
+            )
         if self.driver not in ("here", "job"):
-            raise ValueError(f"hydra.launcher.driver={self.driver}: unknown place.\nChoose here or job")
+            raise ValueError(
+                f"hydra.launcher.driver={self.driver}: unknown place.\nChoose here or job"
+            )
         if self.driver == "job" and self.detach:
-            problem = "hydra.launcher.driver=job and detach=true conflict: such a driver leaves by itself"
+            problem = (
+                "hydra.launcher.driver=job and detach=true conflict: such a driver leaves by itself"
+            )
             raise ValueError(f"{problem}.\nRemove hydra.launcher.detach=true")
         if self.array not in ("auto", "never", "always"):
-            raise ValueError(f"hydra.launcher.array={self.array}: unknown.\nChoose auto, never or always")
+            raise ValueError(
+                f"hydra.launcher.array={self.array}: unknown.\nChoose auto, never or always"
+            )
         if self.mem_gb is not None and 0 < self.mem_gb < _LEAST_GB:
             problem = f"hydra.launcher.mem_gb={self.mem_gb:g}: it must be {_LEAST_GB} or more"
-            raise ValueError(f"{problem}.\nFor all memory of the node, type hydra.launcher.mem_gb=0")
+            raise ValueError(
+                f"{problem}.\nFor all memory of the node, type hydra.launcher.mem_gb=0"
+            )
         self.srun_args = options_of_srun(self.srun_args)
         self.additional_parameters = options_of_sbatch(self.additional_parameters)

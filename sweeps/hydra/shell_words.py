@@ -20,7 +20,8 @@ _MULTIRUN = ("-m", "--multirun")
 
 
 def join_split(word: str, words: Sequence[str], config: DictConfig) -> str:
-    """Return the word that a space split in two or more, as typed in a shell; empty if no space split it.
+    """Return the word that a space split in two or more, as typed in a shell; empty if no space
+    split it.
 
     `word` is the part that cannot be read.
     """
@@ -44,11 +45,14 @@ def join_split(word: str, words: Sequence[str], config: DictConfig) -> str:
 
 
 def explain_flag(flag: str, words: Sequence[str], config: DictConfig) -> str:
-    """Return that a program has no such flag, and what to type: a key, or Hydra's flag for a sweep."""
+    """Return that a program has no such flag, and what to type: a key, or Hydra's flag for a
+    sweep."""
     name, sign, value = flag.lstrip("-").partition("=")
     name = name.replace("-", "_")
     problem = f"{flag}: there is no such flag"
-    if name.lower() == "m" or difflib.get_close_matches(name.replace("_", ""), ["multirun", "sweep"]):
+    if name.lower() == "m" or difflib.get_close_matches(
+        name.replace("_", ""), ["multirun", "sweep"]
+    ):
         return f"{problem}.\nFor a sweep, type: -m"
     if difflib.get_close_matches(name, ["help"]):
         return f"{problem}.\nFor all settings, type: --help"
@@ -69,7 +73,8 @@ def sweep_flag(words: Sequence[str]) -> str:
 
 
 def explain_order(word: str, line: Sequence[str]) -> str:
-    """Return that overrides are on both sides of a flag, which Hydra refuses, and the line with the flag first."""
+    """Return that overrides are on both sides of a flag, which Hydra refuses, and the line with the
+    flag first."""
     flags = [flag for flag in line if flag in _MULTIRUN][:1]
     others = [other for other in line[1:] if other not in _MULTIRUN]
     typed = shlex.join(["python", line[0], *flags, *others])
@@ -77,7 +82,8 @@ def explain_order(word: str, line: Sequence[str]) -> str:
 
 
 def _as_key(name: str, value: str, config: DictConfig) -> str:
-    """Return the key that a flag of this name was likely meant for, with the value; empty if there is none."""
+    """Return the key that a flag of this name was likely meant for, with the value; empty if there
+    is none."""
     if name in ("launcher", "sweeper"):
         return f"hydra/{name}={value}"
     if name in ("dry_run", "dryrun"):
@@ -85,7 +91,11 @@ def _as_key(name: str, value: str, config: DictConfig) -> str:
     names = [key for key in keys(config) if not key.startswith("hydra.")]
     setting = "" if name in names else suggest_setting(name)
     key = setting.removesuffix("=...") or near_key(name, config)
-    is_flag = isinstance(OmegaConf.select(config, key, throw_on_resolution_failure=False), bool) if key else False
+    is_flag = (
+        isinstance(OmegaConf.select(config, key, throw_on_resolution_failure=False), bool)
+        if key
+        else False
+    )
     if not value and is_flag:
         value = "true"
     return key and f"{key}={shlex.quote(value or '...')}"
@@ -94,7 +104,11 @@ def _as_key(name: str, value: str, config: DictConfig) -> str:
 def _bounds(words: Sequence[str], index: int, names: Collection[str]) -> tuple[int, int]:
     """Return the range of the words that belong together with the word of this index."""
     first = index
-    is_key = words[index] in names and index + 1 < len(words) and not _HAS_KEY.fullmatch(words[index + 1])
+    is_key = (
+        words[index] in names
+        and index + 1 < len(words)
+        and not _HAS_KEY.fullmatch(words[index + 1])
+    )
     while first > 0 and not is_key and not _HAS_KEY.fullmatch(words[first]):
         first -= 1
     end = index + 1
@@ -116,5 +130,7 @@ def _separator(before: str, after: str, groups: Container[str]) -> str:
     key, sign, value = before.partition("=")
     if not sign:
         return "="
-    are_numbers = _NUMBER.fullmatch(after.rstrip(",")) and _NUMBER.fullmatch(value.rpartition(",")[2])
+    are_numbers = _NUMBER.fullmatch(after.rstrip(",")) and _NUMBER.fullmatch(
+        value.rpartition(",")[2]
+    )
     return "," if are_numbers or key in groups else " "

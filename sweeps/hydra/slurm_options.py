@@ -6,7 +6,17 @@ from typing import Any
 
 _LIST = """Type a list, such as 'hydra.launcher.srun_args=["--mpi=pmix"]'"""
 _PLAIN = (str, int, float)  # bool is an int
-_OWN = ("array", "error", "input", "job-name", "no-requeue", "open-mode", "output", "requeue", "signal")
+_OWN = (
+    "array",
+    "error",
+    "input",
+    "job-name",
+    "no-requeue",
+    "open-mode",
+    "output",
+    "requeue",
+    "signal",
+)
 _NO_JOB = ("help", "parsable", "test-only", "usage", "version", "wait")
 """Options by which sbatch prints another answer, or none before the job ends."""
 
@@ -24,7 +34,9 @@ def options_of_sbatch(typed: Mapping[str, Any]) -> dict[str, Any]:
         entries = value if isinstance(value, list) else [value]
         if not all(entry is None or isinstance(entry, _PLAIN) for entry in entries):
             problem = f"{setting}={value}: it is no value of an option"
-            raise ValueError(f"{problem}.\nType a text, a number, true, false, null, or a list of texts")
+            raise ValueError(
+                f"{problem}.\nType a text, a number, true, false, null, or a list of texts"
+            )
         if isinstance(value, list):
             options[name] = ",".join(str(entry) for entry in value)
         elif value is not None and value is not False:
@@ -33,7 +45,8 @@ def options_of_sbatch(typed: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def options_of_srun(typed: Any) -> list[str] | None:
-    """Return the options in a list, or in a text as a shell splits it. Raises ValueError for another type."""
+    """Return the options in a list, or in a text as a shell splits it. Raises ValueError for
+    another type."""
     setting = "hydra.launcher.srun_args"
     if typed is None:
         return None

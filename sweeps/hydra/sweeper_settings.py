@@ -1,4 +1,5 @@
-"""The settings of the sweeper: the reference of the Hydra groups hydra/sweeper=grid and hydra/sweeper=optuna."""
+"""The settings of the sweeper: the reference of the Hydra groups hydra/sweeper=grid and
+hydra/sweeper=optuna."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,120 +26,179 @@ class SweeperConf(OfSweepers):
     _target_: str = "hydra_plugins.sweepyard.StudySweeper"
     _recursive_: bool = False
     sampler: Any = None
-    """Sampler: choose each next trial. hydra/sweeper/sampler=grid, default, tpe, random, gp, cmaes, nsgaii or qmc."""
+    """Sampler: choose each next trial. hydra/sweeper/sampler=grid, default, tpe, random, gp, cmaes,
+    nsgaii or qmc."""
     pruner: Any = None
-    """Pruner: end a trial early. hydra/sweeper/pruner=none, median, asha, hyperband, percentile or wilcoxon."""
+    """Pruner: end a trial early. hydra/sweeper/pruner=none, median, asha, hyperband, percentile or
+    wilcoxon."""
     objective: Any = None
-    """Objective: the metric to optimize, or a list of metrics. Null: the task function returns a number."""
+    """Objective: the metric to optimize, or a list of metrics. Null: the task function returns a
+    number."""
     direction: Any = "minimize"
-    """Direction: minimize or maximize the objective. For several objectives: a list with a direction for each."""
+    """Direction: minimize or maximize the objective. For several objectives: a list with a
+    direction for each."""
     study_name: str | None = None
-    """Name of the study. The name of an existing study resumes that study. Null: the time of the start."""
+    """Name of the study. The name of an existing study resumes that study. Null: the time of the
+    start."""
     storage: Any = None
-    """Optuna storage to mirror the study in, for optuna-dashboard: sqlite:///studies.db. Null: none."""
+    """Optuna storage to mirror the study in, for optuna-dashboard: sqlite:///studies.db. Null:
+    none."""
     n_trials: int | None = at_least(1, None)
-    """Number of trials; with `repeats`, of configurations. Default: 20 in a search, every point in a grid."""
+    """Number of trials; with `repeats`, of configurations. Default: 20 in a search, every point in
+    a grid."""
     repeats: int = at_least(1, 1)
-    """Replicates: run each configuration of a search with this many seeds. The search uses their mean."""
+    """Replicates: run each configuration of a search with this many seeds. The search uses their
+    mean."""
     final_race: int = at_least(0, 0)
-    """Final race: run this many of the best configurations with fresh seeds. t-tests eliminate the worse. 0: none."""
+    """Final race: run this many of the best configurations with fresh seeds. t-tests eliminate the
+    worse. 0: none."""
     final_race_seeds: int = at_least(2, 5)
     """Final race: the maximum number of fresh seeds for each configuration."""
     seed_key: str = "seed"
-    """Key of the app's configuration that holds the seed, a whole number. Its value is the first seed."""
+    """Key of the app's configuration that holds the seed, a whole number. Its value is the first
+    seed."""
     n_jobs: int | None = at_least(1, None)
     """Maximum number of trials at a time. Null: as many as the launcher has room for."""
     max_failure_rate: float | None = at_least(0, None)
-    """Failure limit: start no trial once more than this fraction (0 to 1) failed. Null: exit with 1 if any failed."""
+    """Failure limit: start no trial once more than this fraction (0 to 1) failed. Null: exit with 1
+    if any failed."""
     max_attempts: int = at_least(1, 3)
-    """Retries: give up a trial after this many attempts that were lost, or timed out without progress."""
+    """Retries: give up a trial after this many attempts that were lost, or timed out without
+    progress."""
     target: float | None = None
-    """Target: stop the search once a trial reaches this objective. The study is then finished. Null: no target."""
+    """Target: stop the search once a trial reaches this objective. The study is then finished.
+    Null: no target."""
     patience: int | None = at_least(1, None)
-    """Early stopping: stop after this many trials without improvement. The study is then finished. Null: never."""
+    """Early stopping: stop after this many trials without improvement. The study is then finished.
+    Null: never."""
     max_hours: float | None = field(default=None, metadata={"above": 0})
-    """Budget: hours of wall-clock time with at least one trial queued or running, summed over all starts. No trial
-    starts once the budget is spent, or if its predicted end exceeds the budget. Null: no limit."""
+    """Budget: hours of wall-clock time with at least one trial queued or running, summed over all
+    starts. No trial starts once the budget is spent, or if its predicted end exceeds the budget.
+    Null: no limit."""
     max_gpu_hours: float | None = field(default=None, metadata={"above": 0})
-    """Budget: GPU-hours (GPUs times hours). No trial starts once they are spent, or if the trial would exceed them."""
+    """Budget: GPU-hours (GPUs times hours). No trial starts once they are spent, or if the trial
+    would exceed them."""
     budget_overrun: bool = False
-    """Start trials as long as the budgets are not spent, even if their predicted ends exceed the budgets."""
+    """Start trials as long as the budgets are not spent, even if their predicted ends exceed the
+    budgets."""
     memory_axes: list[str] = field(default_factory=list)
-    """Keys that memory grows with, or key/key, as in '[batch_size/gpus,model.filters]'. After an out-of-memory trial,
-    skip points that need at least as much on each axis and are otherwise equal."""
+    """Keys that memory grows with, or key/key, as in '[batch_size/gpus,model.filters]'. After an
+    out-of-memory trial, skip points that need at least as much on each axis and are otherwise
+    equal."""
     may_change: list[str] = field(default_factory=list)
-    """Keys with which the study may resume changed, because no result of a trial that ended depends on them: paths,
-    numbers of workers."""
+    """Keys with which the study may resume changed, because no result of a trial that ended depends
+    on them: paths, numbers of workers."""
     start: list[dict[str, Any]] = field(default_factory=list)
-    """Warm start: points to try first: '[{lr: 0.001, batch_size: 64}]'. The sampler chooses any omitted params."""
+    """Warm start: points to try first: '[{lr: 0.001, batch_size: 64}]'. The sampler chooses any
+    omitted params."""
     learn_from: list[str] = field(default_factory=list)
-    """Warm start: earlier studies whose trials the sampler uses, by name (beside this study's folder) or by path."""
+    """Warm start: earlier studies whose trials the sampler uses, by name (beside this study's
+    folder) or by path."""
     refit: list[str] | None = None
-    """Overrides of `python -m sweeps refit`, which trains the best trial once more and saves its model."""
+    """Overrides of `python -m sweeps refit`, which trains the best trial once more and saves its
+    model."""
     refit_all_data: list[str] | None = None
-    """Overrides of `python -m sweeps refit --all-data`, which trains on the validation data, too."""
+    """Overrides of `python -m sweeps refit --all-data`, which trains on the validation data,
+    too."""
     extend: bool = False
-    """Extend the study of this name: resume the study with more values, more trials or changed code."""
+    """Extend the study of this name: resume the study with more values, more trials or changed
+    code."""
     preview: bool = False
     """Preview: only print the trials that would run, and their cost."""
     notify: Any = None
-    """Notification at the end: '[mail,-s,"{subject}",me@example.org]', or '${oc.env:WEBHOOK}'. See docs/notify.md."""
+    """Notification at the end: '[mail,-s,"{subject}",me@example.org]', or '${oc.env:WEBHOOK}'. See
+    docs/notify.md."""
     points: Any = None
-    """Grid of listed points, each with all swept values: '[{loss: mse, lr: 1},{loss: mae}]', or a CSV file's path."""
+    """Grid of listed points, each with all swept values: '[{loss: mse, lr: 1},{loss: mae}]', or a
+    CSV file's path."""
     also: list[Any] = field(default_factory=list)
-    """Further grids of the study, each the words that differ: '["optimizer=adam lr=0.001,0.01"]'."""
+    """Further grids of the study, each the words that differ: '["optimizer=adam
+    lr=0.001,0.01"]'."""
     exclude: list[str] = field(default_factory=list)
-    """Points never to try, as conditions on swept keys: "['gpus=1 and batch_size>512', 'lr>0.1']"."""
+    """Points never to try, as conditions on swept keys: "['gpus=1 and batch_size>512',
+    'lr>0.1']"."""
     params: Any = None
-    """Search space in Hydra's override grammar: lr: tag(log, interval(1e-4, 1e-1)). See docs/search.md."""
+    """Search space in Hydra's override grammar: lr: tag(log, interval(1e-4, 1e-1)). See
+    docs/search.md."""
     conditional_params: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Params that exist only under a choice: in YAML optimizer=adam: {optimizer.beta_2: "0.99,0.999"}, typed
-    '+hydra.sweeper.conditional_params={optimizer\\=adam: {optimizer.beta_2: "0.99,0.999"}}'."""
+    """Params that exist only under a choice: in YAML optimizer=adam: {optimizer.beta_2:
+    "0.99,0.999"}, typed '+hydra.sweeper.conditional_params={optimizer\\=adam: {optimizer.beta_2:
+    "0.99,0.999"}}'."""
     custom_search_space: str | None = None
     """Dotted name of f(cfg, trial), which calls trial.suggest_*() of Optuna for further params."""
     tracking_uri: str | None = None
-    """Address of MLflow's store. Null: MLFLOW_TRACKING_URI, or else mlflow.db in the working folder."""
+    """Address of MLflow's store. Null: MLFLOW_TRACKING_URI, or else mlflow.db in the working
+    folder."""
     tracking: bool = True
     """Track the study in MLflow."""
     tracking_required: bool = True
-    """Start a new study only if MLflow answers. False: start without it, and send everything once it answers."""
+    """Start a new study only if MLflow answers. False: start without it, and send everything once
+    it answers."""
     experiment: str | None = None
-    """MLflow experiment of the studies. Null: MLFLOW_EXPERIMENT_NAME or MLFLOW_EXPERIMENT_ID, or else sweepyard."""
+    """MLflow experiment of the studies. Null: MLFLOW_EXPERIMENT_NAME or MLFLOW_EXPERIMENT_ID, or
+    else sweepyard."""
 
     def __post_init__(self) -> None:
         for name in CHOSEN:
             if not isinstance(choice := getattr(self, name), dict | None):
                 names = sorted(file.stem for file in (_GROUPS / name).glob("*.yaml"))
                 problem = f"hydra.sweeper.{name}={choice}: a {name} is chosen with slashes"
-                advice = f"hydra/sweeper/{name}={choice if choice in names else 'NAME, one of: ' + ', '.join(names)}"
-                raise ValueError(f"{problem}.\nType {advice}")
+                typed = choice if choice in names else f"NAME, one of: {', '.join(names)}"
+                raise ValueError(f"{problem}.\nType hydra/sweeper/{name}={typed}")
         if not isinstance(self.storage, str | None):
             problem = f"hydra.sweeper.storage={self.storage}: it must be an address"
-            raise ValueError(f"{problem}.\nType, for example: hydra.sweeper.storage=sqlite:///studies.db")
+            raise ValueError(
+                f"{problem}.\nType, for example: hydra.sweeper.storage=sqlite:///studies.db"
+            )
         if (self.n_trials or 0) > MAX_TRIALS:
             problem = f"hydra.sweeper.n_trials={self.n_trials}: it must be at most {MAX_TRIALS}"
             raise ValueError(f"{problem}.\nType hydra.sweeper.n_trials={MAX_TRIALS}, or less")
         if self.max_failure_rate is not None and self.max_failure_rate > 1:
-            problem = f"hydra.sweeper.max_failure_rate={self.max_failure_rate}: it must be between 0 and 1"
+            problem = (
+                f"hydra.sweeper.max_failure_rate={self.max_failure_rate}: it must be between 0"
+                " and 1"
+            )
             percent = self.max_failure_rate if self.max_failure_rate <= 100 else 10
-            advice = f"For {percent:g} trials in 100, type: hydra.sweeper.max_failure_rate={percent / 100:g}"
+            advice = (
+                f"For {percent:g} trials in 100, type:"
+                f" hydra.sweeper.max_failure_rate={percent / 100:g}"
+            )
             raise ValueError(f"{problem}.\n{advice}")
-        if wrong := [direction for direction in self.directions if direction not in {"minimize", "maximize"}]:
-            raise ValueError(f"hydra.sweeper.direction={wrong[0]}: unknown direction.\nChoose minimize or maximize")
+        if wrong := [
+            direction for direction in self.directions if direction not in {"minimize", "maximize"}
+        ]:
+            raise ValueError(
+                f"hydra.sweeper.direction={wrong[0]}: unknown direction.\nChoose minimize or"
+                " maximize"
+            )
         if not (count := len(self.directions)):
-            raise ValueError("hydra.sweeper.direction=[]: the list is empty.\nType: hydra.sweeper.direction=maximize")
+            raise ValueError(
+                "hydra.sweeper.direction=[]: the list is empty.\nType:"
+                " hydra.sweeper.direction=maximize"
+            )
         if not self.objectives:
-            raise ValueError("hydra.sweeper.objective=[]: the list is empty.\nType: hydra.sweeper.objective=accuracy")
+            raise ValueError(
+                "hydra.sweeper.objective=[]: the list is empty.\nType:"
+                " hydra.sweeper.objective=accuracy"
+            )
         if twice := [name for name in self.objectives if self.objectives.count(name) > 1]:
-            raise ValueError(f"hydra.sweeper.objective: {twice[0]} is named twice.\nName each metric once")
+            raise ValueError(
+                f"hydra.sweeper.objective: {twice[0]} is named twice.\nName each metric once"
+            )
         if len(self.objectives) != count:
             objectives = counted(len(self.objectives), "objective")
             directions = counted(count, "direction")
             problem = f"hydra.sweeper.direction: {objectives}, but {directions}"
-            raise ValueError(f"{problem}.\nType one for each, as in 'hydra.sweeper.direction=[maximize,minimize]'")
+            raise ValueError(
+                f"{problem}.\nType one for each, as in"
+                " 'hydra.sweeper.direction=[maximize,minimize]'"
+            )
         for name in ("final_race", "target", "patience"):
             if count > 1 and (value := getattr(self, name)) != getattr(SweeperConf, name):
-                problem = f"hydra.sweeper.{name}={value}: it needs one objective, but this study has {count}"
+                problem = (
+                    f"hydra.sweeper.{name}={value}: it needs one objective, but this study has"
+                    f" {count}"
+                )
                 raise ValueError(f"{problem}.\nRemove hydra.sweeper.{name}")
 
     @property
@@ -153,7 +213,8 @@ class SweeperConf(OfSweepers):
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """Return the names of the objectives; numbered names if the task function returns numbers."""
+        """Return the names of the objectives; numbered names if the task function returns
+        numbers."""
         count = len(self.directions)
         unnamed = ["objective"] if count == 1 else [f"objective_{i}" for i in range(count)]
         names = unnamed if self.objective in (None, "") else self.objective

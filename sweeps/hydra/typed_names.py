@@ -1,4 +1,5 @@
-"""Names as they were typed, because Hydra's grammar reads 2024_11_26 as 20241126, and 1e5 as 100000.0."""
+"""Names as they were typed, because Hydra's grammar reads 2024_11_26 as 20241126, and 1e5 as
+100000.0."""
 
 from dataclasses import fields
 from functools import cache
@@ -12,7 +13,8 @@ _NUMBERS = (int, float, bool)  # also bool, because a study may be named true
 
 
 def keep(override: Override, line: str) -> None:
-    """Set the value of a setting that is a name, or a list of names, to the text in `line`, unless it is quoted."""
+    """Set the value of a setting that is a name, or a list of names, to the text in `line`, unless
+    it is quoted."""
     if override.key_or_group not in _text_settings() or override.is_sweep_override():
         return
     text = line.partition("=")[2].strip()
@@ -33,7 +35,8 @@ def _texts_of(values: list[Any], text: str) -> list[Any]:
 
 @cache
 def _text_settings() -> set[str]:
-    """Return the settings whose values are texts: those of the sweeper and the launchers, and the experiment."""
+    """Return the settings whose values are texts: those of the sweeper and the launchers, and the
+    experiment."""
     texts = (str, str | None, list[str])
     names = {"tracking.experiment"}
     for section, kind in (

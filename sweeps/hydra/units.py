@@ -34,13 +34,15 @@ def advise_number(key: str, text: str, whole: bool) -> str:
 
 
 def in_unit_of(key: str, text: str) -> str:
-    """Return the text of a value in the unit that the name of its key has, if the value has another one."""
+    """Return the text of a value in the unit that the name of its key has, if the value has another
+    one."""
     number = _number(unit_of(key), text, whole=False) if unit_of(key) else None
     return text if number is None else _written(number, whole=False)
 
 
 def _number(unit: str, text: str, whole: bool) -> float | None:
-    """Return the number in the unit of its key; None if the text is no number, or has another kind of unit."""
+    """Return the number in the unit of its key; None if the text is no number, or has another kind
+    of unit."""
     if unit == "gb":
         return _gigabytes(text.lower())
     if unit:
@@ -79,7 +81,9 @@ def _fraction(text: str) -> float | None:
 def _seconds(text: str, unit: str) -> float | None:
     """Return a time such as 8h, 1h30m, 1:30:00 or 2-00:00:00, as SLURM writes it, in seconds."""
     if re.fullmatch(f"(?:{_TIME_WORD} ?)+", text):
-        return sum(float(count) * _PER_LETTER[word[0]] for count, word in re.findall(_TIME_WORD, text))
+        return sum(
+            float(count) * _PER_LETTER[word[0]] for count, word in re.findall(_TIME_WORD, text)
+        )
     if text.replace(".", "", 1).isdecimal():
         return float(text) * _SECONDS[unit]
     clock = _CLOCK.fullmatch(text)

@@ -1,4 +1,5 @@
-"""Hydra's plugins of sweepyard: hydra/sweeper=grid and optuna, hydra/launcher=local and slurm, and sweeps/conf.
+"""Hydra's plugins of sweepyard: hydra/sweeper=grid and optuna, hydra/launcher=local and slurm, and
+sweeps/conf.
 
 This module imports nothing slow, because Hydra loads every plugin, even for --help.
 """
@@ -29,7 +30,13 @@ from sweeps.base.errors import ExitCode, UserError
 from sweeps.base.streams import open_closed_streams
 from sweeps.hydra.foreign_settings import LAUNCHERS, adopt
 from sweeps.hydra.functions import extend_grammar
-from sweeps.hydra.parts import drop_stored, on_command_line, register_resolver, show_traceback, typed_words
+from sweeps.hydra.parts import (
+    drop_stored,
+    on_command_line,
+    register_resolver,
+    show_traceback,
+    typed_words,
+)
 from sweeps.hydra.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf, read
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.study.plan import help as sweeps_help
@@ -37,24 +44,34 @@ from sweeps.study.plan import help as sweeps_help
 if TYPE_CHECKING:
     from sweeps.launchers.slurm.trials.driver_job import DriverJob
 
-# The public names, such as grid and local, are YAML files (sweeps/conf) that extend these nodes, because a file may not
-# have the name of a node: https://hydra.cc/docs/upgrades/1.0_to_1.1/automatic_schema_matching/
+# The public names, such as grid and local, are YAML files (sweeps/conf) that extend these nodes,
+# because a file may not have the name of a node:
+# https://hydra.cc/docs/upgrades/1.0_to_1.1/automatic_schema_matching/
 _store = ConfigStore.instance().store
 _store(group="hydra/sweeper", name="sweepyard_sweeper", node=SweeperConf, provider="sweepyard")
 _store(group="hydra/launcher", name="sweepyard_local", node=LocalLauncherConf, provider="sweepyard")
 _store(group="hydra/launcher", name="sweepyard_slurm", node=SlurmLauncherConf, provider="sweepyard")
 for _name, (_ours, _plugin) in LAUNCHERS.items():
     if find_spec(f"hydra_plugins.{_plugin}") is None:
-        _store(group="hydra/launcher", name=_name, node={"defaults": [_ours, "_self_"]}, provider="sweepyard")
+        _store(
+            group="hydra/launcher",
+            name=_name,
+            node={"defaults": [_ours, "_self_"]},
+            provider="sweepyard",
+        )
 
 open_closed_streams()  # here, because Hydra loads its plugins before it or the app opens a file
 extend_grammar()
 register_resolver("sweepyard.help", sweeps_help.text, replace=True)
 
 
-def _answer(error: HydraException, typed: Sequence[str], compose: Callable[[Sequence[str]], DictConfig]) -> None:
-    """Print a mistake in the command line of an app with our sweeper in two lines, and exit with 2."""
-    if os.environ.get("HYDRA_FULL_ERROR") == "1":  # also if `let_hydra_raise` set it, because then our own app answers
+def _answer(
+    error: HydraException, typed: Sequence[str], compose: Callable[[Sequence[str]], DictConfig]
+) -> None:
+    """Print a mistake in the command line of an app with our sweeper in two lines, and exit with
+    2."""
+    # also if `let_hydra_raise` set it, because then our own app answers
+    if os.environ.get("HYDRA_FULL_ERROR") == "1":
         return
     from sweeps.hydra.mistakes import explain
 
@@ -66,17 +83,20 @@ def _answer(error: HydraException, typed: Sequence[str], compose: Callable[[Sequ
                 raise SystemExit(ExitCode.REFUSED) from None
             return
     answer = explain(error, OmegaConf.create())
-    if answer.startswith(("hydra/sweeper=", "hydra/launcher=")):  # of a file, which is also read without typed words
+    # of a file, which is also read without typed words
+    if answer.startswith(("hydra/sweeper=", "hydra/launcher=")):
         print(answer, file=sys.stderr)
         raise SystemExit(ExitCode.REFUSED) from None
 
 
 def _adopt(config: DictConfig, is_sweep: bool) -> None:
-    """Take over settings of other plugins. Print those without effect if a sweep starts; exit with 2 on a mistake."""
+    """Take over settings of other plugins. Print those without effect if a sweep starts; exit with
+    2 on a mistake."""
     try:
         notes = adopt(config.hydra)
         if is_sweep and OmegaConf.get_type(config.hydra, "sweeper") is SweeperConf:
-            read(config.hydra.sweeper, SweeperConf)  # because Hydra does not explain what it cannot resolve
+            # because Hydra does not explain what it cannot resolve
+            read(config.hydra.sweeper, SweeperConf)
     except UserError as error:
         show_traceback(error)
         print(error, file=sys.stderr)
@@ -90,7 +110,8 @@ on_command_line(_answer, _adopt)
 
 
 class SweepyardSearchPath(SearchPathPlugin):
-    """The search path with the groups of sweeps/conf, such as samplers and pruners, for every Hydra app."""
+    """The search path with the groups of sweeps/conf, such as samplers and pruners, for every Hydra
+    app."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         drop_stored("optuna_sweeper")  # of hydra-optuna-sweeper, whose names sweepyard serves
@@ -101,9 +122,15 @@ class _Plugin:
     def __init__(self, **settings: Any) -> None:
         """Take Hydra's settings, which are not used, because `settings.read` returns them typed."""
 
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
         self._config = config
-        self._app: Any = {"hydra_context": hydra_context, "task_function": task_function, "config": config}
+        self._app: Any = {
+            "hydra_context": hydra_context,
+            "task_function": task_function,
+            "config": config,
+        }
 
 
 class StudySweeper(_Plugin, Sweeper):
@@ -122,8 +149,13 @@ class StudySweeper(_Plugin, Sweeper):
             study = driver.run(self._make_launcher(), arguments)
         except (UserError, HydraException, OmegaConfBaseException) as error:
             show_traceback(error)
-            print(error if isinstance(error, UserError) else explain(error, self._config), file=sys.stderr)
-            raise SystemExit(ExitCode.NOT_FINISHED if driver and driver.has_begun else ExitCode.REFUSED) from error
+            print(
+                error if isinstance(error, UserError) else explain(error, self._config),
+                file=sys.stderr,
+            )
+            raise SystemExit(
+                ExitCode.NOT_FINISHED if driver and driver.has_begun else ExitCode.REFUSED
+            ) from error
         if driver.exit_code:
             raise SystemExit(driver.exit_code)
         return study
@@ -132,14 +164,22 @@ class StudySweeper(_Plugin, Sweeper):
         target = OmegaConf.select(self._config, "hydra.launcher._target_")
         if target and target not in Plugins.instance().class_name_to_class:
             advice = "Type hydra/launcher=local or hydra/launcher=slurm, or install its plugin"
-            raise UserError(f"hydra.launcher._target_={target}: no installed plugin has this class.\n{advice}")
+            raise UserError(
+                f"hydra.launcher._target_={target}: no installed plugin has this class.\n{advice}"
+            )
         try:
             from sweeps.launchers.batch import run_locked
 
-            task_function = partial(run_locked, self._app["task_function"])  # for launchers of other libraries
-            return Plugins.instance().instantiate_launcher(**{**self._app, "task_function": task_function})
+            # for launchers of other libraries
+            task_function = partial(run_locked, self._app["task_function"])
+            return Plugins.instance().instantiate_launcher(
+                **{**self._app, "task_function": task_function}
+            )
         except OmegaConfBaseException:  # because it does not name the wrong setting
-            if (kind := OmegaConf.get_type(self._config.hydra.launcher)) in (LocalLauncherConf, SlurmLauncherConf):
+            if (kind := OmegaConf.get_type(self._config.hydra.launcher)) in (
+                LocalLauncherConf,
+                SlurmLauncherConf,
+            ):
                 read(self._config.hydra.launcher, kind)
             raise
 
@@ -151,7 +191,9 @@ class _HydraLauncher(_Plugin, Launcher):
     def trials(self, study_folder: Path) -> TrialLauncher:
         """Return the launcher for our own sweeper."""
 
-    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+    def launch(
+        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
+    ) -> Sequence[JobReturn]:
         """Run a batch of trials for another sweeper, and wait for all of them."""
         from sweeps.launchers.batch import launch
 
@@ -178,20 +220,33 @@ class SlurmLauncher(_HydraLauncher):
         """
         settings = read(self._config.hydra.launcher, SlurmLauncherConf)
         if settings.driver == "here":
-            for word in typed_words(self._config.hydra, "hydra"):  # not of a file, which may prepare for both places
+            # not of a file, which may prepare for both places
+            for word in typed_words(self._config.hydra, "hydra"):
                 if word.startswith("hydra.launcher.driver_"):
                     advice = f"Add hydra.launcher.driver=job, or remove {word}"
-                    raise UserError(f"{word}: it is a setting of the driver's job, and the driver runs here.\n{advice}")
+                    raise UserError(
+                        f"{word}: it is a setting of the driver's job, and the driver runs"
+                        f" here.\n{advice}"
+                    )
             return None
         from sweeps.launchers.slurm.trials.driver_job import DriverJob
 
         return DriverJob(study_folder.absolute(), settings)
 
-    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Run a batch of trials for another sweeper. Raises UserError for driver=job, because that needs our record."""
+    def launch(
+        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
+    ) -> Sequence[JobReturn]:
+        """Run a batch of trials for another sweeper. Raises UserError for driver=job, because that
+        needs our record."""
         if self._config.hydra.launcher.driver != "here":
-            problem = f"hydra.launcher.driver=job: {self._config.hydra.sweeper._target_} cannot resume a study"
-            raise UserError(f"{problem}.\nRemove hydra.launcher.driver=job, or choose hydra/sweeper=grid or optuna")
+            problem = (
+                f"hydra.launcher.driver=job: {self._config.hydra.sweeper._target_} cannot resume a"
+                " study"
+            )
+            raise UserError(
+                f"{problem}.\nRemove hydra.launcher.driver=job, or choose hydra/sweeper=grid or"
+                " optuna"
+            )
         return super().launch(job_overrides, initial_job_idx)
 
     def trials(self, study_folder: Path) -> TrialLauncher:
@@ -201,4 +256,6 @@ class SlurmLauncher(_HydraLauncher):
                 raise UserError(f"{problem}\nChoose another study_name or folder")
         from sweeps.launchers.slurm.launcher import SlurmTrials
 
-        return SlurmTrials(read(self._config.hydra.launcher, SlurmLauncherConf), study_folder.absolute())
+        return SlurmTrials(
+            read(self._config.hydra.launcher, SlurmLauncherConf), study_folder.absolute()
+        )

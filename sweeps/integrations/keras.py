@@ -15,14 +15,16 @@ _fitted: WeakSet[Trial] = WeakSet()  # trials in which a `fit` has begun
 
 
 class ReportToTrial(keras.callbacks.Callback):
-    """Reports each epoch to a trial, stops the training if the trial should stop, and resumes from its checkpoint.
+    """Reports each epoch to a trial, stops the training if the trial should stop, and resumes from
+    its checkpoint.
 
-    A restarted training resumes with its weights, its optimizer and its epoch, as with BackupAndRestore of Keras.
-    `fit` then returns the history of all epochs, also if none is left to train. The order in which `fit` shuffles
-    examples is not restored. Epochs are reported from 1 on. Metrics that are arrays are not reported. Only one `fit` a
-    trial is allowed, because epochs of a second would be mistaken for the first's. A checkpoint is written at most
-    every `checkpoint_interval_s` seconds, and when the training is stopped: by the trial, or by an EarlyStopping that
-    stands before this callback.
+    A restarted training resumes with its weights, its optimizer and its epoch, as with
+    BackupAndRestore of Keras. `fit` then returns the history of all epochs, also if none is left to
+    train. The order in which `fit` shuffles examples is not restored. Epochs are reported from 1
+    on. Metrics that are arrays are not reported. Only one `fit` a trial is allowed, because epochs
+    of a second would be mistaken for the first's. A checkpoint is written at most every
+    `checkpoint_interval_s` seconds, and when the training is stopped: by the trial, or by an
+    EarlyStopping that stands before this callback.
     """
 
     def __init__(self, trial: Trial | None = None, checkpoint_interval_s: float = 10.0) -> None:
@@ -30,24 +32,30 @@ class ReportToTrial(keras.callbacks.Callback):
         self._trial = trial or current_trial()
         self._interval_s = checkpoint_interval_s
         self._saved_at = 0.0
-        self._history: dict[str, list[float]] = {}  # values of each reported metric by epoch, as in keras' History
+        # values of each reported metric by epoch, as in keras' History
+        self._history: dict[str, list[float]] = {}
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Restore the newest checkpoint. Raises ValueError in a trial's second `fit`."""
         if self._trial in _fitted:
             raise ValueError(
-                "ReportToTrial was used in an earlier `fit` of this trial, but can count the epochs of only one.\n"
-                "Train in one `fit` with more epochs, or call trial.report with your own steps in the other `fit`s"
+                "ReportToTrial was used in an earlier `fit` of this trial, but can count the epochs"
+                " of only one.\nTrain in one `fit` with more epochs, or call trial.report with your"
+                " own steps in the other `fit`s"
             )
         _fitted.add(self._trial)
         self.model.optimizer.build(self.model.trainable_variables)
         saved = newest_checkpoint(self._trial.checkpoint_folder, ".npz")
-        # `fit` reads this attribute after on_train_begin, because BackupAndRestore sets it there too.
+        # `fit` reads this attribute after on_train_begin, because BackupAndRestore sets it there
+        # too.
         self.model._initial_epoch = 0
         if saved:
             progress = _restore(saved, self._variables())
-            self.model._initial_epoch = self.params["epochs"] if progress.get("stopped_early") else progress["epoch"]
-            self._history = progress.get("history", {})  # none in a checkpoint of an earlier version
+            self.model._initial_epoch = (
+                self.params["epochs"] if progress.get("stopped_early") else progress["epoch"]
+            )
+            # none in a checkpoint of an earlier version
+            self._history = progress.get("history", {})
             for name, values in self._history.items():
                 self.model.history.history[name] = [*values]
         self._saved_at = time.monotonic()
@@ -65,18 +73,26 @@ class ReportToTrial(keras.callbacks.Callback):
         self.model.stop_training |= not is_last and bool(self._trial.should_stop())
         due = self.model.stop_training or time.monotonic() - self._saved_at >= self._interval_s
         if due and self._trial.world.is_chief:
-            progress = {"epoch": epoch + 1, "stopped_early": stopped_early, "history": self._history}
+            progress = {
+                "epoch": epoch + 1,
+                "stopped_early": stopped_early,
+                "history": self._history,
+            }
             _save(self._trial.checkpoint_folder, progress, self._variables())
             self._saved_at = time.monotonic()
 
     def _variables(self) -> list[Any]:
-        """Return all variables; model.variables contains the states of dropout's seed generators too."""
+        """Return all variables; model.variables contains the states of dropout's seed generators
+        too."""
         return [*self.model.variables, *self.model.optimizer.variables]
 
 
 def _save(folder: Path, progress: dict[str, Any], variables: list[Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    arrays = {f"variable_{i}": keras.ops.convert_to_numpy(variable) for i, variable in enumerate(variables)}
+    arrays = {
+        f"variable_{i}": keras.ops.convert_to_numpy(variable)
+        for i, variable in enumerate(variables)
+    }
     np.savez(folder / "writing.npz", progress=np.array(json.dumps(progress)), **arrays)
     put_checkpoint(folder / "writing.npz")
 

@@ -1,4 +1,5 @@
-"""A callback of LightGBM: `lightgbm.train(..., callbacks=[ReportToTrial()])`, or of its scikit-learn estimators."""
+"""A callback of LightGBM: `lightgbm.train(..., callbacks=[ReportToTrial()])`, or of its
+scikit-learn estimators."""
 
 from typing import Any
 
@@ -9,7 +10,8 @@ from sweeps.trial import Trial, current_trial
 
 
 class ReportToTrial:
-    """Reports the metrics of the rounds as `<data>-<metric>`, and stops if the trial should stop."""
+    """Reports the metrics of the rounds as `<data>-<metric>`, and stops if the trial should
+    stop."""
 
     order = 20  # because early stopping, which has 30, raises
 
@@ -19,6 +21,9 @@ class ReportToTrial:
     def __call__(self, env: Any) -> None:
         results = env.evaluation_result_list or []
         if is_reported(env.iteration + 1):
-            self._trial.report({f"{result[0]}-{result[1]}": result[2] for result in results}, step=env.iteration + 1)
+            self._trial.report(
+                {f"{result[0]}-{result[1]}": result[2] for result in results},
+                step=env.iteration + 1,
+            )
         if self._trial.should_stop():
             raise EarlyStopException(env.iteration, results)

@@ -11,11 +11,13 @@ from sweeps.trial import RankLost, Trial, current_trial, newest_checkpoint, put_
 
 
 class ReportToTrial(Callback):
-    """Reports at each validation's end, stops the training if the trial should stop, and saves checkpoints.
+    """Reports at each validation's end, stops the training if the trial should stop, and saves
+    checkpoints.
 
-    A step is the number of the validation, from 1 on. With several processes, log metrics with `sync_dist=True`.
-    To resume: `trainer.fit(model, ckpt_path=report.checkpoint)`. A checkpoint is written at the end of an epoch, at
-    most every `checkpoint_interval_s` seconds, and when the trial is stopped. Lightning requeues no SLURM job.
+    A step is the number of the validation, from 1 on. With several processes, log metrics with
+    `sync_dist=True`. To resume: `trainer.fit(model, ckpt_path=report.checkpoint)`. A checkpoint is
+    written at the end of an epoch, at most every `checkpoint_interval_s` seconds, and when the
+    trial is stopped. Lightning requeues no SLURM job.
     """
 
     def __init__(self, trial: Trial | None = None, checkpoint_interval_s: float = 10.0) -> None:
@@ -25,11 +27,15 @@ class ReportToTrial(Callback):
         self._saved_at = time.monotonic()
         self._validations = 0
         self._earlier = dict[str, Any]()
-        self._saved_metrics = dict[str, Any]()  # Lightning's callback_metrics when the checkpoint was written
-        self.checkpoint = newest_checkpoint(self._trial.checkpoint_folder, ".ckpt")  # None in a first attempt
+        # Lightning's callback_metrics when the checkpoint was written
+        self._saved_metrics = dict[str, Any]()
+        # None in a first attempt
+        self.checkpoint = newest_checkpoint(self._trial.checkpoint_folder, ".ckpt")
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self._handlers = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)}
+        self._handlers = {
+            n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+        }
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Restore the signal handlers that Lightning has replaced."""
@@ -45,7 +51,11 @@ class ReportToTrial(Callback):
             return
         self._validations += 1
         # Without the metrics of training, because these are the previous epoch's.
-        new = {n: float(v) for n, v in trainer.callback_metrics.items() if v is not self._earlier.get(n)}
+        new = {
+            n: float(v)
+            for n, v in trainer.callback_metrics.items()
+            if v is not self._earlier.get(n)
+        }
         self._trial.report(new, step=self._validations)
         trainer.should_stop |= self._trial.should_stop()
 
@@ -53,19 +63,25 @@ class ReportToTrial(Callback):
         due = trainer.should_stop or time.monotonic() - self._saved_at >= self._interval_s
         if trainer.strategy.broadcast(due):  # because all ranks save together
             aside = self._trial.checkpoint_folder / "writing.ckpt"
-            self._saved_metrics = {name: value.cpu() for name, value in trainer.callback_metrics.items()}
+            self._saved_metrics = {
+                name: value.cpu() for name, value in trainer.callback_metrics.items()
+            }
             trainer.save_checkpoint(aside)
             if self._trial.world.is_chief:
                 put_checkpoint(aside)
             self._saved_at = time.monotonic()
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restore the metrics of the checkpoint where nothing was left to train, because the task returns them."""
+        """Restore the metrics of the checkpoint where nothing was left to train, because the task
+        returns them."""
         for name, value in self._saved_metrics.items():
             trainer.callback_metrics.setdefault(name, value)
 
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Raise RankLost if the connection to another process broke, because that process knows the cause."""
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        """Raise RankLost if the connection to another process broke, because that process knows the
+        cause."""
         if any(text in str(exception) for text in ("by peer", "remote process exited")):
             raise RankLost(str(exception)) from exception
 
@@ -74,11 +90,13 @@ class ReportToTrial(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._validations = state_dict["validations"]
-        self._saved_metrics = state_dict.get("metrics", {})  # none in a checkpoint of an earlier version
+        # none in a checkpoint of an earlier version
+        self._saved_metrics = state_dict.get("metrics", {})
 
 
 class TrialEnvironment(LightningEnvironment):
-    """The processes of a trial, which the launcher starts: `Trainer(plugins=[TrialEnvironment()], ...)`."""
+    """The processes of a trial, which the launcher starts: `Trainer(plugins=[TrialEnvironment()],
+    ...)`."""
 
     creates_processes_externally = True
     main_address = ""

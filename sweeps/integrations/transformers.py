@@ -13,8 +13,9 @@ from sweeps.trial import Trial, current_trial
 class ReportToTrial(TrainerCallback):
     """Reports each evaluation, and stops the training, with a checkpoint, if the trial should stop.
 
-    A step is the number of the evaluation, from 1 on. To resume, let the Trainer save into `trial.checkpoint_folder`
-    (its `output_dir`), and start with `trainer.train(resume_from_checkpoint=report.checkpoint)`.
+    A step is the number of the evaluation, from 1 on. To resume, let the Trainer save into
+    `trial.checkpoint_folder` (its `output_dir`), and start with
+    `trainer.train(resume_from_checkpoint=report.checkpoint)`.
     """
 
     def __init__(self, trial: Trial | None = None) -> None:
@@ -22,9 +23,13 @@ class ReportToTrial(TrainerCallback):
         self._trial.limit_gpu_memory()
         self.checkpoint = _newest(self._trial.checkpoint_folder)  # None in a first attempt
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **_: Any) -> None:
+    def on_evaluate(
+        self, args: Any, state: Any, control: Any, metrics: Any = None, **_: Any
+    ) -> None:
         numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
-        self._trial.report(numbers, step=sum("eval_runtime" in entry for entry in state.log_history))
+        self._trial.report(
+            numbers, step=sum("eval_runtime" in entry for entry in state.log_history)
+        )
         if self._trial.should_stop():
             control.should_training_stop = control.should_save = True
 
@@ -32,9 +37,12 @@ class ReportToTrial(TrainerCallback):
 def _newest(folder: Path) -> str | None:
     """Return the newest complete checkpoint of the Trainer; None if there is none."""
     numbers = [path.name.removeprefix("checkpoint-") for path in folder.glob("checkpoint-*")]
-    for number in sorted((number for number in numbers if number.isdecimal()), key=int, reverse=True):
+    for number in sorted(
+        (number for number in numbers if number.isdecimal()), key=int, reverse=True
+    ):
         path = folder / f"checkpoint-{number}"
         with suppress(OSError, ValueError):
-            if json.loads((path / "trainer_state.json").read_text()):  # because the Trainer writes this file last
+            # because the Trainer writes this file last
+            if json.loads((path / "trainer_state.json").read_text()):
                 return str(path)
     return None

@@ -1,4 +1,5 @@
-"""A callback of XGBoost: `xgboost.train(..., callbacks=[ReportToTrial()])`, or of its scikit-learn estimators."""
+"""A callback of XGBoost: `xgboost.train(..., callbacks=[ReportToTrial()])`, or of its scikit-learn
+estimators."""
 
 from typing import Any
 
@@ -10,7 +11,8 @@ from sweeps.trial import Trial, current_trial
 
 
 class ReportToTrial(TrainingCallback):
-    """Reports the metrics of the rounds, named as XGBoost prints them, and stops if the trial should stop."""
+    """Reports the metrics of the rounds, named as XGBoost prints them, and stops if the trial
+    should stop."""
 
     def __init__(self, trial: Trial | None = None) -> None:
         self._trial = trial or current_trial()
@@ -18,6 +20,10 @@ class ReportToTrial(TrainingCallback):
     def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
         if is_reported(epoch + 1):
             # The last value is a pair, of mean and deviation, in xgboost.cv.
-            numbers = {f"{d}-{name}": np.ravel(v[-1])[0] for d, log in evals_log.items() for name, v in log.items()}
+            numbers = {
+                f"{d}-{name}": np.ravel(v[-1])[0]
+                for d, log in evals_log.items()
+                for name, v in log.items()
+            }
             self._trial.report(numbers, step=epoch + 1)
         return self._trial.should_stop()

@@ -1,4 +1,5 @@
-"""Adapters between Hydra's `Launcher.launch()`, which waits for a whole batch, and our `TrialLauncher`."""
+"""Adapters between Hydra's `Launcher.launch()`, which waits for a whole batch, and our
+`TrialLauncher`."""
 
 import logging
 import os
@@ -37,7 +38,8 @@ def launch(
     hydra_context: HydraContext,
     task_function: TaskFunction,
 ) -> list[JobReturn]:
-    """Run a batch of trials for another library's sweeper, with the arguments of Hydra's `Launcher.launch`."""
+    """Run a batch of trials for another library's sweeper, with the arguments of Hydra's
+    `Launcher.launch`."""
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     app = pack_app(task_function, hydra_context)
     jobs: dict[int, Job] = {}
@@ -45,7 +47,8 @@ def launch(
     study = Path(config.hydra.sweep.dir).absolute()
     study.mkdir(parents=True, exist_ok=True)
     trials.open()
-    # In the study, because other nodes must see the files; private (0700), because the files are unpickled.
+    # In the study, because other nodes must see the files; private (0700), because the files are
+    # unpickled.
     with tempfile.TemporaryDirectory(prefix=".returns", dir=study) as private:
         for number, overrides in enumerate(job_overrides, initial_job_idx):
             composed = hydra_context.config_loader.load_sweep_config(config, list(overrides))
@@ -57,7 +60,9 @@ def launch(
             folder = TrialFolder(Path(composed.hydra.runtime.output_dir))
             attempt = folder.new_attempt().number
             job_return = Path(private, str(number))
-            jobs[number] = Job(study.name, number, attempt, composed, request, folder, app, job_return=job_return)
+            jobs[number] = Job(
+                study.name, number, attempt, composed, request, folder, app, job_return=job_return
+            )
         log.info("Launching %d jobs in %s", len(jobs), study)
         waiting = list(jobs.values())
         while len(returns) < len(jobs):
@@ -84,14 +89,15 @@ def _read_return(job: Job, end: Outcome) -> JobReturn:
 
 
 _RANKS = ("SLURM_PROCID", "SUBMITIT_LOCAL_GLOBALID")
-"""Variables with the number of a process among the processes of one trial: srun's and submitit's."""
+"""Variables with the number of a process among the processes of one trial: srun's and
+submitit's."""
 
 
 def run_locked(task_function: TaskFunction, config: DictConfig) -> Any:
     """Run a task function under another library's launcher, and hold the lock of its attempt.
 
-    The lock shows the next driver that the attempt is alive, because such a process may outlive its driver.
-    Raises RuntimeError if a driver ended the attempt before.
+    The lock shows the next driver that the attempt is alive, because such a process may outlive its
+    driver. Raises RuntimeError if a driver ended the attempt before.
     """
     attempt = TrialFolder(Path(HydraConfig.get().runtime.output_dir)).newest()
     if attempt is None:
@@ -107,13 +113,15 @@ def run_locked(task_function: TaskFunction, config: DictConfig) -> Any:
 
 
 def _overrides(hydra: DictConfig) -> list[str]:
-    """Return the overrides from which a foreign launcher composes a trial, with its folder if that was changed."""
+    """Return the overrides from which a foreign launcher composes a trial, with its folder if that
+    was changed."""
     folder = [word for word in typed_words(hydra, "hydra") if word.startswith(f"{SUBDIR}=")]
     return [*typed_words(hydra, "task"), *folder[-1:]]
 
 
 class BatchTrials(TrialLauncher):
-    """Another library's launcher behind our interface: batches of `size` trials, each as slow as its slowest trial."""
+    """Another library's launcher behind our interface: batches of `size` trials, each as slow as
+    its slowest trial."""
 
     def __init__(self, launcher: Launcher, size: int) -> None:
         self.name = f"{type(launcher).__module__}.{type(launcher).__qualname__}"
@@ -132,7 +140,8 @@ class BatchTrials(TrialLauncher):
         return len(self._batch) < self._size
 
     def submit(self, job: Job) -> bool:
-        is_next = not self._batch or job.number == self._batch[-1].number + 1  # because launch() numbers consecutively
+        # because launch() numbers consecutively
+        is_next = not self._batch or job.number == self._batch[-1].number + 1
         if not (self.has_room() and is_next):
             return False
         self._batch.append(job)
@@ -153,7 +162,8 @@ class BatchTrials(TrialLauncher):
         overrides = [_overrides(job.config.hydra) for job in batch]
         try:
             returns = self._launcher.launch(overrides, initial_job_idx=batch[0].number)
-        except (Exception, SystemExit) as error:  # because some launchers raise a trial's error and lose the batch
+        except (Exception, SystemExit) as error:
+            # because some launchers raise a trial's error and lose the batch
             return [(job.number, outcome_of_error(error)) for job in batch]
         return [
             (job.number, outcome_of_job(returned, job.objective, job.attempt_folder.stop_reason()))

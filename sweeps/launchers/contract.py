@@ -1,4 +1,5 @@
-"""The interface of a launcher. local.py, slurm/ and batch.py implement it; another launcher needs the same methods."""
+"""The interface of a launcher. local.py, slurm/ and batch.py implement it; another launcher needs
+the same methods."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -17,16 +18,21 @@ _PATIENCE_S = 30.0
 class TrialLauncher(Protocol):
     """Runs attempts at trials, and never blocks on an attempt."""
 
-    name: str  # recorded with each attempt, because only this launcher knows whether the attempt is alive
-    detach: bool = False  # whether the driver leaves when there is no room, while submitted trials continue
-    keep_on_interrupt: bool = False  # whether the driver leaves its trials running at the first Ctrl-C
+    # recorded with each attempt, because only this launcher knows whether the attempt is alive
+    name: str
+    # whether the driver leaves when there is no room, while submitted trials continue
+    detach: bool = False
+    # whether the driver leaves its trials running at the first Ctrl-C
+    keep_on_interrupt: bool = False
     survives: bool = False  # whether trials continue when the driver dies, as SLURM jobs do
-    max_timeouts: int | None = None  # how often a trial may time out and resume; None: while each attempt advances
+    # how often a trial may time out and resume; None: while each attempt advances
+    max_timeouts: int | None = None
 
     grid_only: str = ""  # the setting that makes this launcher run only grids
 
     def request(self, config: DictConfig) -> Request:
-        """Return the resources of this composed trial. Raises UserError if the trial could never start here."""
+        """Return the resources of this composed trial. Raises UserError if the trial could never
+        start here."""
 
     def preview(self) -> Iterable[str]:
         """Return what would be submitted for the trials that `request` was called with.
@@ -45,16 +51,19 @@ class TrialLauncher(Protocol):
         """Start the attempt, or return False if there is no room yet."""
 
     def adopt(self, job: Job) -> bool:
-        """Take over an attempt that an earlier driver submitted. Return False only if it is certainly not alive."""
+        """Take over an attempt that an earlier driver submitted. Return False only if it is
+        certainly not alive."""
 
     def poll(self, timeout_s: float) -> list[tuple[int, Outcome]]:
-        """Return the attempts that ended since the last call, by trial number; wait up to `timeout_s` if none did.
+        """Return the attempts that ended since the last call, by trial number; wait up to
+        `timeout_s` if none did.
 
         An outcome counts only if the attempt left no end.json.
         """
 
     def avoid(self, nodes: Mapping[str, str]) -> None:
-        """Start no further trial on these nodes, which have failed for these reasons, if the launcher has nodes."""
+        """Start no further trial on these nodes, which have failed for these reasons, if the
+        launcher has nodes."""
         return
 
     def notes(self) -> list[str]:
@@ -65,13 +74,18 @@ class TrialLauncher(Protocol):
         """Cancel every submitted attempt that has not started; `poll` reports it as cancelled."""
 
     def close(self, keep: bool = False) -> None:
-        """End every running attempt or, with `keep`, leave attempts that can continue without a driver."""
+        """End every running attempt or, with `keep`, leave attempts that can continue without a
+        driver."""
 
 
 def await_end(attempt: AttemptFolder) -> None:
-    """Wait until no process that holds the attempt's lock is alive. Raises UserError if one is alive after 30 s."""
+    """Wait until no process that holds the attempt's lock is alive. Raises UserError if one is
+    alive after 30 s."""
     deadline = time.monotonic() + _PATIENCE_S
     while process := next(filter(None, map(holder, attempt.path.glob("alive*"))), None):
         if time.monotonic() > deadline:
-            raise UserError(f"{attempt.path} is still running in {process}.\nEnd that process, then repeat the command")
+            raise UserError(
+                f"{attempt.path} is still running in {process}.\nEnd that process, then repeat the"
+                " command"
+            )
         time.sleep(0.05)

@@ -1,4 +1,5 @@
-"""The definition of a study, study.json: what it was started with, and the command that resumes it."""
+"""The definition of a study, study.json: what it was started with, and the command that resumes
+it."""
 
 import json
 import shlex
@@ -33,8 +34,12 @@ DONE = "done"
 """The file with the reason why a study is done early, such as a target that was reached."""
 ARCHIVE = "archive"
 """The folder of archived studies, beside the studies' folders."""
-_MAY_CHANGE = {"sweeper/grid": ("memory_axes", "may_change", "refit", "refit_all_data"), "launcher/local": ("preload",)}
-"""Settings that change no result, and so may change between two commands, like the keys that they follow."""
+_MAY_CHANGE = {
+    "sweeper/grid": ("memory_axes", "may_change", "refit", "refit_all_data"),
+    "launcher/local": ("preload",),
+}
+"""Settings that change no result, and so may change between two commands, like the keys that they
+follow."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +56,19 @@ class Definition:
     search: dict[str, str]  # sampler, pruner and all other settings that decide which trials run
     config: dict[str, str]  # values that all trials share, by their dotted names
     total: int  # number of trials
-    sweep_dir: str | None = None  # hydra.sweep.dir as its start resolved it; None for multirun/<name>
+    # hydra.sweep.dir as its start resolved it; None for multirun/<name>
+    sweep_dir: str | None = None
     storage: str | None = None
     tracking_uri: str | None = None
-    """Both addresses as typed, because a password of the environment, `${oc.env:NAME}`, must be in no file."""
+    """Both addresses as typed, because a password of the environment, `${oc.env:NAME}`, must be in
+    no file."""
     seed_key: str = "seed"
     size: int | None = None  # number of points of the search space; None if far more than trials
     format: int = FORMAT
-    extended: list[dict[str, Any]] = field(default_factory=list)  # by whom, at which time, and by which values
-    may_change: list[str] = field(default_factory=list)  # keys of `config` with which the study may resume changed
+    # by whom, at which time, and by which values
+    extended: list[dict[str, Any]] = field(default_factory=list)
+    # keys of `config` with which the study may resume changed
+    may_change: list[str] = field(default_factory=list)
 
     @property
     def listed(self) -> list[Point]:
@@ -81,34 +90,60 @@ class Definition:
         old = self._identity()
         new = other._identity()
         free = self._free_keys() - other.parameters.keys()
-        return {
-            key: f"{key}={' was '.join(short_difference(new.get(key, '(nothing)'), old.get(key, '(nothing)')))}"
-            for key in old | new
-            if key not in free and not _is_same(key, old.get(key), new.get(key))
-        }
+        differences = {}
+        for key in old | new:
+            if key in free or _is_same(key, old.get(key), new.get(key)):
+                continue
+            before = old.get(key, "(nothing)")
+            after = new.get(key, "(nothing)")
+            differences[key] = f"{key}={' was '.join(short_difference(after, before))}"
+        return differences
 
     def _free_keys(self) -> set[str]:
-        """Return the keys with which the study may resume changed, as the command named them that started it."""
+        """Return the keys with which the study may resume changed, as the command named them that
+        started it."""
         return {key for key in self.may_change if key in self.config and key not in self.parameters}
 
     def _identity(self) -> dict[str, str]:
         """Return all settings and values that may not change, as one would type them."""
         settings = {"study_name": self.name, "n_trials": self.n_trials, **self.search}
-        shared = {key: text for key, text in self.config.items() if key and not _changes_no_result(key)}
-        return {**{f"hydra.sweeper.{key}": value for key, value in settings.items()}, **shared, **self.parameters}
+        shared = {
+            key: text for key, text in self.config.items() if key and not _changes_no_result(key)
+        }
+        return {
+            **{f"hydra.sweeper.{key}": value for key, value in settings.items()},
+            **shared,
+            **self.parameters,
+        }
 
 
 def define(
-    name: str, settings: SweeperConf, space: SearchSpace, config: DictConfig, planned: int, size: int | None
+    name: str,
+    settings: SweeperConf,
+    space: SearchSpace,
+    config: DictConfig,
+    planned: int,
+    size: int | None,
 ) -> Definition:
     """Return the definition of a study that tries `planned` points of a space of `size` points."""
-    search = {name: json.dumps(getattr(settings, name), sort_keys=True) for name in ("sampler", "pruner")}
-    search |= {name: str(getattr(settings, name)) for name in ("objective", "direction", "custom_search_space")}
+    search = {
+        name: json.dumps(getattr(settings, name), sort_keys=True) for name in ("sampler", "pruner")
+    }
+    search |= {
+        name: str(getattr(settings, name))
+        for name in ("objective", "direction", "custom_search_space")
+    }
     search |= {"learn_from": ",".join(settings.learn_from)} if settings.learn_from else {}
     search |= {"points": json.dumps(space.listed)} if space.listed else {}
     search |= {"exclude": json.dumps(settings.exclude)} if settings.exclude else {}
-    search |= {"repeats": str(settings.repeats)} if settings.repeats > 1 and not is_grid(settings) else {}
-    search |= {name: str(getattr(settings, name)) for name in ("final_race", "final_race_seeds") if settings.final_race}
+    search |= (
+        {"repeats": str(settings.repeats)} if settings.repeats > 1 and not is_grid(settings) else {}
+    )
+    search |= {
+        name: str(getattr(settings, name))
+        for name in ("final_race", "final_race_seeds")
+        if settings.final_race
+    }
     return Definition(
         name,
         command=[text for text in sys.orig_argv if not text.startswith(f"{NAME}=")],
@@ -129,7 +164,8 @@ def define(
 
 
 def shared(config: DictConfig) -> dict[str, str]:
-    """Return the values that all trials share and that may not change, as text by their dotted names."""
+    """Return the values that all trials share and that may not change, as text by their dotted
+    names."""
     content = plain.content(config)
     content.pop("hydra", None)
     flat = [(key, text) for key, text in _flat(content) if key and not _changes_no_result(key)]
@@ -143,11 +179,15 @@ def _changes_no_result(key: str) -> bool:
 
 @cache
 def _may_change() -> tuple[str, ...]:
-    return ("tracking", *(by_default(group, name) for group, names in _MAY_CHANGE.items() for name in names))
+    return (
+        "tracking",
+        *(by_default(group, name) for group, names in _MAY_CHANGE.items() for name in names),
+    )
 
 
 def as_typed(config: DictConfig, key: str) -> str | None:
-    """Return a setting, or the setting that it interpolates, as text with its interpolations; None without a value."""
+    """Return a setting, or the setting that it interpolates, as text with its interpolations; None
+    without a value."""
     try:
         value = written(config, source(config, key))
     except KeyError:
@@ -156,7 +196,8 @@ def as_typed(config: DictConfig, key: str) -> str | None:
 
 
 def write_or_check(folder: Path, new: Definition, extend: bool) -> str:
-    """Write a new study's definition, or raise UserError if it is another study's. Return the file's repairs."""
+    """Write a new study's definition, or raise UserError if it is another study's. Return the
+    file's repairs."""
     file = folder / _FILE
     mended = ""
     try:
@@ -179,16 +220,21 @@ def write_or_check(folder: Path, new: Definition, extend: bool) -> str:
 
 
 def _with_free_changes(old: Definition, new: Definition) -> Definition:
-    """Return the definition with the values and the command that a resumed study changed as `may_change` allows."""
+    """Return the definition with the values and the command that a resumed study changed as
+    `may_change` allows."""
     changed = {key: new.config[key] for key in old._free_keys() if key in new.config}
     config = {**old.config, **changed}
     return old if config == old.config else replace(old, command=new.command, config=config)
 
 
 def refuse_differences(folder: Path, old: Definition, new: Definition, extend: bool) -> None:
-    """Raise UserError with the first differences if a command is of another study, or does not only extend it."""
+    """Raise UserError with the first differences if a command is of another study, or does not only
+    extend it."""
     differences = old.differences(new)
-    removals = {key: explain_removal(old, new, key, partial(sweeps_line, folder=folder)) for key in differences}
+    removals = {
+        key: explain_removal(old, new, key, partial(sweeps_line, folder=folder))
+        for key in differences
+    }
     if extend:
         differences = {key: difference for key, difference in differences.items() if removals[key]}
         if differences and FIXED not in removals.values():
@@ -202,33 +248,40 @@ def refuse_differences(folder: Path, old: Definition, new: Definition, extend: b
         if FIXED in removals.values():
             advice += f" or 2. {restart}"
         else:
-            to_extend = "to add values or trials, keep the earlier ones, and add hydra.sweeper.extend=true"
+            to_extend = (
+                "to add values or trials, keep the earlier ones, and add hydra.sweeper.extend=true"
+            )
             advice += f" 2. {restart}, or 3. {to_extend}"
         raise UserError(f"study {new.name} was started with other values: {shown}\nEither {advice}")
 
 
 def refuse_foreign(folder: Path, line: str) -> None:
-    """Raise UserError if another user could have changed the study's definition, from which `line` would run."""
+    """Raise UserError if another user could have changed the study's definition, from which `line`
+    would run."""
     if not is_private((folder / _FILE).stat()):
         raise UserError(
-            f"{folder / _FILE}: another user could have changed the command in it.\nCheck it, then type it: {line}"
+            f"{folder / _FILE}: another user could have changed the command in it.\nCheck it, then"
+            f" type it: {line}"
         )
 
 
 def read(folder: Path) -> Definition:
     """Return the definition of the study in `folder`.
 
-    Raises FileNotFoundError without a study, CorruptFile if its definition is damaged, UserError if its files have
-    another format.
+    Raises FileNotFoundError without a study, CorruptFile if its definition is damaged, UserError if
+    its files have another format.
     """
     content = read_json(folder / _FILE)
     if content is None:
         raise FileNotFoundError(folder / _FILE)
     # Files of versions before the first format have a version instead.
-    if isinstance(content, dict) and ("version" in content or content.get("format", FORMAT) != FORMAT):
+    if isinstance(content, dict) and (
+        "version" in content or content.get("format", FORMAT) != FORMAT
+    ):
         raise UserError(
-            f"{folder / _FILE}: format={content.get('format')}: this version of sweepyard reads format {FORMAT}.\n"
-            "Use the version that wrote the study, or choose another hydra.sweeper.study_name"
+            f"{folder / _FILE}: format={content.get('format')}: this version of sweepyard reads"
+            f" format {FORMAT}.\nUse the version that wrote the study, or choose another"
+            " hydra.sweeper.study_name"
         )
     try:
         definition = Definition(**{**content, "extended": well_formed(content.get("extended"))})
@@ -239,23 +292,31 @@ def read(folder: Path) -> Definition:
 
 
 def locate(name: str, root: Path) -> tuple[str, Path]:
-    """Return the name and the root of a study that was typed as a name in `root`, or as the path of its folder."""
+    """Return the name and the root of a study that was typed as a name in `root`, or as the path of
+    its folder."""
     folder = Path(name) if "/" in name and (Path(name) / _FILE).exists() else root / name
     return folder.name, folder.parent
 
 
 def find(name: str, root: Path) -> tuple[Path, Definition]:
-    """Return the folder and the definition of the study `name` in `root`. Raises UserError if there is none."""
+    """Return the folder and the definition of the study `name` in `root`. Raises UserError if there
+    is none."""
     folder = (root / name).absolute()
     try:
         return folder, read(folder)
     except FileNotFoundError:
         packed = root / ARCHIVE / f"{name}.tar.gz"
         if packed.exists():
-            raise UserError(f"study {name} is packed in {packed}\nUnpack it with: {unpack_line(packed)}") from None
-        raise UserError(f"there is no study {name} in {root}.\n{suggest_study(name, root)}") from None
+            raise UserError(
+                f"study {name} is packed in {packed}\nUnpack it with: {unpack_line(packed)}"
+            ) from None
+        raise UserError(
+            f"there is no study {name} in {root}.\n{suggest_study(name, root)}"
+        ) from None
     except CorruptFile as error:
-        raise UserError(f"{error}.\nTo repair it, type the command that started study {name} again") from error
+        raise UserError(
+            f"{error}.\nTo repair it, type the command that started study {name} again"
+        ) from error
 
 
 def sweeps_line(command: str, folder: Path, python: str = "python") -> str:
@@ -265,7 +326,8 @@ def sweeps_line(command: str, folder: Path, python: str = "python") -> str:
 
 
 def _is_same(key: str, old: str | None, new: str | None) -> bool:
-    """Return whether a value is unchanged. A `_target_` may have moved, because two modules may name one object."""
+    """Return whether a value is unchanged. A `_target_` may have moved, because two modules may
+    name one object."""
     if old is None or new is None or old == new:
         return old == new
     if not key.endswith("_target_") or old.rpartition(".")[2] != new.rpartition(".")[2]:
@@ -284,5 +346,9 @@ def _values(parameter: Parameter) -> str:
 
 def _flat(node: Any, prefix: str = "") -> list[tuple[str, str]]:
     if isinstance(node, dict) and node:
-        return [pair for key, value in node.items() for pair in _flat(value, f"{prefix}.{key}" if prefix else str(key))]
+        return [
+            pair
+            for key, value in node.items()
+            for pair in _flat(value, f"{prefix}.{key}" if prefix else str(key))
+        ]
     return [(prefix, text_of(node) if not isinstance(node, str) else node)]

@@ -18,7 +18,8 @@ class DriverStatus:
     full: bool  # whether there is no room for another trial
     stopped: str = ""  # why no further trial starts; empty while trials start
     notes: tuple[str, ...] = ()  # other reasons why trials wait
-    troubles: tuple[str, ...] = ()  # problems for which no trial waits: a store or files that do not answer
+    # problems for which no trial waits: a store or files that do not answer
+    troubles: tuple[str, ...] = ()
     command: str = ""  # the command that resumes the study as this driver ran it
 
     def write(self, folder: Path) -> None:
@@ -31,7 +32,9 @@ def read(folder: Path) -> DriverStatus | None:
     """Return the status that the newest driver wrote, or None if no status can be read."""
     try:
         content = read_json(folder / _FILE)
-        notes = {name: tuple(map(str, (content or {}).get(name, ()))) for name in ("notes", "troubles")}
+        notes = {
+            name: tuple(map(str, (content or {}).get(name, ()))) for name in ("notes", "troubles")
+        }
         return DriverStatus(**{**content, **notes}) if content else None
     except (CorruptFile, OSError, TypeError, KeyError):
         return None

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
 def check_types(definition: "Definition") -> None:
     """Raise an error of MALFORMED if an entry has another type than `define` writes."""
-    optional = [address for address in (definition.storage, definition.tracking_uri) if address is not None]
+    optional = [
+        address for address in (definition.storage, definition.tracking_uri) if address is not None
+    ]
     texts = [definition.name, definition.working_folder, definition.n_trials, definition.seed_key]
     for text in [*texts, *definition.command, *optional]:
         well_typed.check_text(text)

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 def add_extension(old: "Definition", new: "Definition") -> "Definition":
-    """Return the `new` definition of a study with its extensions, of which the last is that of the `old` definition."""
+    """Return the `new` definition of a study with its extensions, of which the last is that of the
+    `old` definition."""
     values = "; ".join(old.differences(new).values())
     newest = [{"by": user_name(), "at": now(), "values": values}] if values else []
     return replace(new, extended=[*old.extended, *newest])

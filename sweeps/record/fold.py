@@ -1,4 +1,5 @@
-"""The fold of a journal's events into frozen trials, and events of trials that only their folders record."""
+"""The fold of a journal's events into frozen trials, and events of trials that only their folders
+record."""
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -38,7 +39,8 @@ class Fold:
     shared: dict[str, Any] = field(default_factory=dict)  # opaque state of the sampler
 
     def apply(self, event: Event) -> None:
-        """Apply an event. Raises ValueError, LookupError, TypeError or AttributeError if the event is invalid."""
+        """Apply an event. Raises ValueError, LookupError, TypeError or AttributeError if the event
+        is invalid."""
         match event["op"]:
             case "begun":
                 if event["version"] != VERSION:
@@ -54,12 +56,20 @@ class Fold:
                 who = str(event.get("by", ""))
                 when = parse_time(event.get("at"))
                 self.added.append(
-                    Added(str(event["name"]), check_point(event["point"]), bool(event["outside"]), who, when)
+                    Added(
+                        str(event["name"]),
+                        check_point(event["point"]),
+                        bool(event["outside"]),
+                        who,
+                        when,
+                    )
                 )
             case "excluded":
                 who = str(event["by"])
                 when = parse_time(event["at"])
-                self.excluded.append(Excluded(str(event["name"]), str(event["condition"]), who, when))
+                self.excluded.append(
+                    Excluded(str(event["name"]), str(event["condition"]), who, when)
+                )
             case "remembered":
                 number = event["trial"]
                 self.trials[number] = replace(self.trials[number], memory=dict(event["memory"]))
@@ -79,7 +89,11 @@ class Fold:
         trial = self.trials[event["trial"]]
         attempts = tuple(map(Outcome.from_json, event["attempts"]))
         last = attempts[-1]
-        self._change(replace(trial, attempts=attempts, state=last.state, metrics=last.metrics or trial.metrics))
+        self._change(
+            replace(
+                trial, attempts=attempts, state=last.state, metrics=last.metrics or trial.metrics
+            )
+        )
 
     def _change(self, trial: TrialRecord) -> None:
         self.trials[trial.number] = trial
@@ -89,7 +103,12 @@ class Fold:
 
 def trial_as_json(trial: TrialRecord, study: Path) -> dict[str, Any]:
     """Return a trial as JSON, for its event in the journal and for its trial.json."""
-    optional = {"seed": dict(trial.seed), "outside": trial.outside, "added": trial.added, "memory": dict(trial.memory)}
+    optional = {
+        "seed": dict(trial.seed),
+        "outside": trial.outside,
+        "added": trial.added,
+        "memory": dict(trial.memory),
+    }
     where = os.path.relpath(trial.folder, study)
     content: dict[str, Any] = {"trial": trial.number, "point": trial.params, "by": trial.by}
     content |= {} if trial.of is None else {"of": trial.of}
@@ -120,16 +139,23 @@ def trial_of(content: Mapping[str, Any], study: Path) -> TrialRecord:
 def events_of_folders(study: StudySnapshot, typed: Collection[str]) -> list[Event]:
     """Return an event for each trial that has a folder, but is not among the study's trials.
 
-    `typed` are the words of the command and the overrides of all trials. If a trial.json is damaged or missing, the
-    other overrides with which Hydra composed the trial are its params. A number without any of them is not used again:
-    its event has a true `unknown`.
+    `typed` are the words of the command and the overrides of all trials. If a trial.json is damaged
+    or missing, the other overrides with which Hydra composed the trial are its params. A number
+    without any of them is not used again: its event has a true `unknown`.
     """
     by = By.SAMPLER if study.searched else By.GRID
     count = len(study.rows)
     recorded = {str(trial.folder) for trial in study.rows}
-    events = {number: event for number, event in _read_folders(study.folder, by, recorded) if number >= count}
+    events = {
+        number: event
+        for number, event in _read_folders(study.folder, by, recorded)
+        if number >= count
+    }
     for number in [number for number, event in sorted(events.items()) if event.get("unknown")]:
-        earlier = [*study.rows, *(trial_of(event, study.folder) for n, event in sorted(events.items()) if n < number)]
+        earlier = [
+            *study.rows,
+            *(trial_of(event, study.folder) for n, event in sorted(events.items()) if n < number),
+        ]
         events[number] = {**events[number], **_read_overrides(study, number, typed, earlier)}
     credible = [number for number in events if number < count + len(events) + _MAX_GAP]
     numbers = range(count, max(credible, default=-1) + 1)
@@ -153,9 +179,16 @@ def _read_folders(study: Path, by: By, recorded: Collection[str]) -> Iterable[tu
 
 
 def _event_of(folder: Path, study: Path, by: By) -> Event:
-    """Return the event of a trial's trial.json. The files of the version before have the key `repeat`."""
+    """Return the event of a trial's trial.json. The files of the version before have the key
+    `repeat`."""
     file = read_json(folder / "trial.json") or {}
-    event = {"op": "asked", "by": by, **file, "trial": int(file["number"]), "folder": str(folder.relative_to(study))}
+    event = {
+        "op": "asked",
+        "by": by,
+        **file,
+        "trial": int(file["number"]),
+        "folder": str(folder.relative_to(study)),
+    }
     if repeat := event.pop("repeat", None):
         event |= {"of": repeat.get("of"), "seed": dict(repeat["seed"])}
         replicate = By.RACE if repeat.get("race") else By.REPEAT
@@ -164,8 +197,11 @@ def _event_of(folder: Path, study: Path, by: By) -> Event:
     return event
 
 
-def _read_overrides(study: StudySnapshot, number: int, typed: Collection[str], earlier: Sequence[TrialRecord]) -> Event:
-    """Return the params of a trial and its origin, as parts of its event; nothing if its overrides cannot be read."""
+def _read_overrides(
+    study: StudySnapshot, number: int, typed: Collection[str], earlier: Sequence[TrialRecord]
+) -> Event:
+    """Return the params of a trial and its origin, as parts of its event; nothing if its overrides
+    cannot be read."""
     words = [word for word in read_overrides(study.folder / str(number)) if word not in typed]
     try:
         point = point_of(OverridesParser.create().parse_overrides(words))
@@ -177,10 +213,17 @@ def _read_overrides(study: StudySnapshot, number: int, typed: Collection[str], e
         return {"point": point, "unknown": False}
     seed = {study.seed_key: point[study.seed_key]}
     configuration = {key: value for key, value in point.items() if key not in seed}
-    replicates = [trial.number for trial in earlier if canonical(trial.configuration) == canonical(configuration)]
+    replicates = [
+        trial.number
+        for trial in earlier
+        if canonical(trial.configuration) == canonical(configuration)
+    ]
     event: dict[str, Any] = {"point": point, "seed": seed, "unknown": False}
     if replicates:
-        event |= {"of": replicates[0], "by": By.REPEAT if len(replicates) < study.repeats else By.RACE}
+        event |= {
+            "of": replicates[0],
+            "by": By.REPEAT if len(replicates) < study.repeats else By.RACE,
+        }
     return event
 
 

@@ -1,4 +1,5 @@
-"""Whether a file is really in a folder, because a link in the folder of another person may lead to a private file."""
+"""Whether a file is really in a folder, because a link in the folder of another person may lead to
+a private file."""
 
 from pathlib import Path
 

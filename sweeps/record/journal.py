@@ -1,7 +1,8 @@
 """The journal of a study, `journal.jsonl`: the events of its trials, each a numbered line.
 
     {"line": 0, "op": "begun", "version": 1}
-    {"line": 1, "op": "asked", "trial": 0, "point": {...}, "by": "sampler", ...}    see `record.fold`
+    {"line": 1, "op": "asked", "trial": 0, "point": {...}, "by": "sampler", ...}    see
+                                                                                    `record.fold`
     {"line": 2, "op": "ended", "trial": 0, "attempts": [{"state": "completed", ...}]}
 
 One writer, the study's driver; each line is fsynced before the driver acts on it.
@@ -28,7 +29,8 @@ class Journal:
         self._whole = 0  # size of these lines in bytes
 
     def read(self, apply: Callable[[Event], None]) -> None:
-        """Apply all events in order. Raises CorruptFile at the first line that is damaged, or cannot be applied."""
+        """Apply all events in order. Raises CorruptFile at the first line that is damaged, or
+        cannot be applied."""
         if not self.path.exists():
             return
         if self.path.is_fifo():
@@ -59,12 +61,15 @@ class Journal:
         if self.path.exists():
             append_lines(self.path, lines, sync=True)
         else:
-            write_whole(self.path, "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines))
+            write_whole(
+                self.path, "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines)
+            )
         self.count += len(lines)
         self._whole = self.path.stat().st_size
 
     def quarantine(self) -> Path:
-        """Rename the damaged file, and copy its valid lines into a new file. Return the renamed file."""
+        """Rename the damaged file, and copy its valid lines into a new file. Return the renamed
+        file."""
         damaged = quarantine(self.path)
         write_whole(self.path, damaged.read_bytes()[: self._whole] if self._whole else b"")
         return damaged

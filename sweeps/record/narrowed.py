@@ -1,4 +1,5 @@
-"""The search space of a study without the points that a person has excluded while the study runs, or later."""
+"""The search space of a study without the points that a person has excluded while the study runs,
+or later."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +14,8 @@ _FAR_MORE = 100  # points beyond the planned ones from which their number is not
 
 
 def narrow(space: SearchSpace, excluded: Sequence[Excluded]) -> SearchSpace:
-    """Return the space without the excluded points. Raises UserError if a condition cannot be read."""
+    """Return the space without the excluded points. Raises UserError if a condition cannot be
+    read."""
     if not excluded:
         return space
     texts = [exclusion.text for exclusion in space.excluded]
@@ -29,12 +31,14 @@ def has_untried(space: SearchSpace, study: StudySnapshot) -> bool:
 
 
 def with_size(study: StudySnapshot, space: SearchSpace) -> list[Excluded]:
-    """Return the study's exclusions; the last has the number of points of `space` that were tried or still may be."""
+    """Return the study's exclusions; the last has the number of points of `space` that were tried
+    or still may be."""
     if not study.excluded:
         return []
     points = {canonical(point) for point in _begun(study) if space.contains(point)}
     limit = (study.planned or 0) + _FAR_MORE
-    for point in islice(narrow(space, study.excluded).all_points(), 20 * limit):  # because points may repeat
+    # because points may repeat
+    for point in islice(narrow(space, study.excluded).all_points(), 20 * limit):
         points.add(canonical(point))
         if len(points) >= limit:
             break

@@ -1,4 +1,5 @@
-"""The folder of a study in the commands that resume it, start another study, or look for one by its name."""
+"""The folder of a study in the commands that resume it, start another study, or look for one by its
+name."""
 
 import difflib
 import shlex
@@ -17,8 +18,13 @@ _SHOWN = 10
 
 
 def resume_line(definition: "Definition", folder: Path) -> str:
-    """Return the command that resumes the study in `folder`, also if hydra.sweep.dir contains the time of a start."""
-    words = [word for word in definition.command if word != "hydra.sweeper.extend=true" and not _is_sweep_dir(word)]
+    """Return the command that resumes the study in `folder`, also if hydra.sweep.dir contains the
+    time of a start."""
+    words = [
+        word
+        for word in definition.command
+        if word != "hydra.sweeper.extend=true" and not _is_sweep_dir(word)
+    ]
     words.append(f"{NAME}={quoted(definition.name)}")
     if place := _sweep_dir(definition, folder):
         words.append(f"{_DIR}={quoted(place)}")
@@ -26,9 +32,13 @@ def resume_line(definition: "Definition", folder: Path) -> str:
 
 
 def _sweep_dir(definition: "Definition", folder: Path) -> str:
-    """Return the hydra.sweep.dir of the study in `folder`; empty if the study's name leads there."""
+    """Return the hydra.sweep.dir of the study in `folder`; empty if the study's name leads
+    there."""
     working = Path(definition.working_folder)
-    if is_usual(definition) and folder.resolve() == (working / "multirun" / definition.name).resolve():
+    if (
+        is_usual(definition)
+        and folder.resolve() == (working / "multirun" / definition.name).resolve()
+    ):
         return ""
     typed = definition.sweep_dir
     if typed is not None and (working / typed).resolve() == folder.resolve():
@@ -62,7 +72,8 @@ def unpack_line(packed: Path) -> str:
 
 
 def suggest_study(name: str, root: Path) -> str:
-    """Return a sentence with the study of a similar name or at this path, or with all studies, newest first."""
+    """Return a sentence with the study of a similar name or at this path, or with all studies,
+    newest first."""
     path = Path(name).absolute().resolve()
     if (path / "study.json").exists():
         place = [] if path.parent == Path("multirun").resolve() else ["--root", str(path.parent)]

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 FIXED = "Fixed values cannot change, even with hydra.sweeper.extend=true"
 
 
-def explain_removal(old: "Definition", new: "Definition", key: str, line: Callable[[str], str]) -> str:
+def explain_removal(
+    old: "Definition", new: "Definition", key: str, line: Callable[[str], str]
+) -> str:
     """Return what `new` would remove from a study by the value of this key, and what to type.
 
     The answer is empty if the value only adds trials, and FIXED if the key may have no other value.
@@ -26,7 +28,9 @@ def explain_removal(old: "Definition", new: "Definition", key: str, line: Callab
     if key == "hydra.sweeper.n_trials":
         if new.n_trials == "None" or new.total >= old.total:
             return ""
-        problem = f"{key}={new.n_trials}: {has} {old.total if old.n_trials == 'None' else old.n_trials}"
+        problem = (
+            f"{key}={new.n_trials}: {has} {old.total if old.n_trials == 'None' else old.n_trials}"
+        )
         typed = f"Remove {key}" if old.n_trials == "None" else f"Type {key}={old.n_trials} or more"
         return f"{problem}.\n{typed}. To start no further trial: {line('stop')}"
     if key in ("hydra.sweeper.final_race", "hydra.sweeper.final_race_seeds"):
@@ -35,17 +39,25 @@ def explain_removal(old: "Definition", new: "Definition", key: str, line: Callab
         return _explain_removed_point(old, new, has, line)
     if key == "hydra.sweeper.exclude":
         added = [condition for condition in new.exclude if condition not in old.exclude]
-        advice = f"Remove it here, and type: {line('exclude')} {shlex.quote(added[0])}" if added else ""
+        advice = (
+            f"Remove it here, and type: {line('exclude')} {shlex.quote(added[0])}" if added else ""
+        )
         return advice and f"{key}: '{added[0]}' would take points from study {old.name}.\n{advice}"
     return _explain_removed_values(old, new, key, has, line)
 
 
-def _explain_removed_point(old: "Definition", new: "Definition", has: str, line: Callable[[str], str]) -> str:
+def _explain_removed_point(
+    old: "Definition", new: "Definition", has: str, line: Callable[[str], str]
+) -> str:
     values = {parameter.key: parameter.values for parameter in space_of(old.parameters).parameters}
     if (removed := removed_point(old.listed, new.listed, values)) is None:
         return ""
     words = " ".join([*old.command, *new.command])
-    sources = {"zip(": "zip(...)", "sweeper.also=": "hydra.sweeper.also", "sweeper.points=": "hydra.sweeper.points"}
+    sources = {
+        "zip(": "zip(...)",
+        "sweeper.also=": "hydra.sweeper.also",
+        "sweeper.points=": "hydra.sweeper.points",
+    }
     typed = [name for word, name in sources.items() if word in words]
     point = " ".join(f"{key.lstrip('+')}={written(value)}" for key, value in removed.items())
     advice = f"Add it to {' or '.join(typed or sources.values())}{_to_exclude(removed, old, line)}"
@@ -56,7 +68,8 @@ def _explain_removed_values(
     old: "Definition", new: "Definition", key: str, has: str, line: Callable[[str], str]
 ) -> str:
     if key not in old.parameters:
-        return "" if f"+{key}" in old.parameters else FIXED  # because the key with its plus is answered, too
+        # because the key with its plus is answered, too
+        return "" if f"+{key}" in old.parameters else FIXED
     (before,) = space_of({key: old.parameters[key]}).parameters
     if key not in new.parameters:
         problem = f"{before.key}: this command does not sweep it, and {has} {before.typed}"
@@ -68,26 +81,33 @@ def _explain_removed_values(
         if not removed:
             return ""
         typed = shlex.quote(f"{before.key}={','.join([*after.texts, *removed])}")
-        advice = f"Type: {typed}{_to_exclude({before.key: next(iter(removed.values()))}, old, line)}"
+        advice = (
+            f"Type: {typed}{_to_exclude({before.key: next(iter(removed.values()))}, old, line)}"
+        )
         return f"{before.key}={after.typed}: {has} {', '.join(removed)} too.\n{advice}"
     if isinstance(before, Interval) and isinstance(after, Interval):
         return _explain_removed_ends(before, after, has, line)
     return FIXED
 
 
-def _explain_removed_ends(before: Interval, after: Interval, has: str, line: Callable[[str], str]) -> str:
+def _explain_removed_ends(
+    before: Interval, after: Interval, has: str, line: Callable[[str], str]
+) -> str:
     if (before.log, before.whole) != (after.log, after.whole):  # because Optuna can change neither
         return FIXED
     name = written(before.key.lstrip("+"))
     removed = [f"{name} < {after.low}"] if before.low < after.low else []
     removed += [f"{name} > {after.high}"] if after.high < before.high else []
-    advice = f"To narrow it: {line('exclude')} {shlex.quote(' or '.join(removed))}" if removed else ""
+    advice = (
+        f"To narrow it: {line('exclude')} {shlex.quote(' or '.join(removed))}" if removed else ""
+    )
     problem = f"{before.key}={after.typed}: {has} {before.typed}"
     return advice and f"{problem}.\nType an interval that contains it. {advice}"
 
 
 def _to_exclude(point: Point, old: "Definition", line: Callable[[str], str]) -> str:
-    """Return the end of an advice, with the command that excludes a point; empty if no condition can be typed."""
+    """Return the end of an advice, with the command that excludes a point; empty if no condition
+    can be typed."""
     keys = {name.partition(" under ")[0].lstrip("+") for name in old.parameters}
     condition = exact({key.lstrip("+"): value for key, value in point.items()}, keys)
     return condition and f". To try it no further: {line('exclude')} {shlex.quote(condition)}"

@@ -1,4 +1,5 @@
-"""A snapshot of a study: its frozen trials, their counts and their best. Readers never write to it."""
+"""A snapshot of a study: its frozen trials, their counts and their best. Readers never write to
+it."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -13,7 +14,8 @@ from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Point, State
 
 UNKNOWN = "which trial it was is not known: its trial.json cannot be read"
-"""The error of a trial of which only the number is known. It is in journals, and so must not change."""
+"""The error of a trial of which only the number is known. It is in journals, and so must not
+change."""
 
 
 class By(StrEnum):
@@ -35,11 +37,13 @@ class TrialRecord:
     state: State
     folder: Path
     attempts: tuple[Outcome, ...] = ()  # outcomes of the attempts that are over
-    metrics: Mapping[str, float] = field(default_factory=dict)  # newest metrics that the trial reported or returned
+    # newest metrics that the trial reported or returned
+    metrics: Mapping[str, float] = field(default_factory=dict)
     tracking_s: float = 0.0  # seconds that the driver spent on showing the trial in MLflow
     by: By = By.GRID
     of: int | None = None  # number of the first trial of the same configuration
-    seed: Mapping[str, int] = field(default_factory=dict)  # seed of a replicate or of the race, by its key
+    # seed of a replicate or of the race, by its key
+    seed: Mapping[str, int] = field(default_factory=dict)
     outside: bool = False  # whether the params are outside of the search space
     added: str = ""  # name of a person's request for the trial
     forgiven: int = 0  # number of attempts that do not count, because a person retried the trial
@@ -48,7 +52,9 @@ class TrialRecord:
     def with_end(self, end: Outcome) -> "TrialRecord":
         """Return the trial with the outcome of its newest attempt."""
         attempts = self.attempts if end in self.attempts else (*self.attempts, end)
-        return replace(self, state=end.state, metrics=end.metrics or self.metrics, attempts=attempts)
+        return replace(
+            self, state=end.state, metrics=end.metrics or self.metrics, attempts=attempts
+        )
 
     @property
     def error(self) -> str:
@@ -63,7 +69,8 @@ class TrialRecord:
 
     @property
     def objective(self) -> list[float]:
-        """Return one value for each objective of the study; empty unless the trial returned them."""
+        """Return one value for each objective of the study; empty unless the trial returned
+        them."""
         return self.attempts[-1].objective if self.attempts and self.state.is_over else []
 
     @property
@@ -108,12 +115,16 @@ class TrialRecord:
     @property
     def name(self) -> str:
         """Return the swept values, such as `optimizer=adam lr=0.001`."""
-        shown = (f"{key.lstrip('+')}={short(text(value, digits=4), LONGEST)}" for key, value in self.params.items())
+        shown = (
+            f"{key.lstrip('+')}={short(text(value, digits=4), LONGEST)}"
+            for key, value in self.params.items()
+        )
         return " ".join(shown) or f"trial {self.number}"
 
     @property
     def short_name(self) -> str:
-        """Return the name with the last parts of the keys, if these differ: `momentum=0.9` of `optimizer.momentum`."""
+        """Return the name with the last parts of the keys, if these differ: `momentum=0.9` of
+        `optimizer.momentum`."""
         last = {key: key.rpartition(".")[2].lstrip("+") for key in self.params}
         if len(set(last.values())) < len(last):
             return self.name
@@ -122,7 +133,9 @@ class TrialRecord:
 
 def update_outside(trial: TrialRecord, contains: Callable[[Point], bool]) -> TrialRecord:
     """Return the trial, no longer marked as outside if the search space has grown around it."""
-    return replace(trial, outside=False) if trial.outside and contains(trial.configuration) else trial
+    return (
+        replace(trial, outside=False) if trial.outside and contains(trial.configuration) else trial
+    )
 
 
 @dataclass(frozen=True)
@@ -142,31 +155,39 @@ MIN_FOR_IMPORTANCE = 10
 
 @dataclass(frozen=True)
 class StudySnapshot:
-    """A study and all its trials. While a driver runs, `rows` shows the current state of each trial."""
+    """A study and all its trials. While a driver runs, `rows` shows the current state of each
+    trial."""
 
     name: str
     folder: Path
     objective: tuple[str, ...]  # names of the objectives, such as val_accuracy
     directions: tuple[str, ...]  # minimize or maximize for each objective
     rows: Sequence[TrialRecord]
-    planned: int | None = None  # number of points without replicates, race and added trials; None if unknown
-    importance: Mapping[str, float] = field(default_factory=dict)  # parameters' fractions of the objective's variance
+    # number of points without replicates, race and added trials; None if unknown
+    planned: int | None = None
+    # parameters' fractions of the objective's variance
+    importance: Mapping[str, float] = field(default_factory=dict)
     fixed: Mapping[str, str] = field(default_factory=dict)  # values that all trials share, as text
-    space: Mapping[str, str] = field(default_factory=dict)  # values of each swept parameter, as one types them
+    # values of each swept parameter, as one types them
+    space: Mapping[str, str] = field(default_factory=dict)
     searched: bool = False  # whether a sampler chose the trials
     done: str = ""  # why the study is done early, such as a target that was reached
     command: str = ""  # command line that started the study
     best_command: str = ""  # command that prints the command line of the best trial
-    seed_key: str = "seed"  # key of the seed; trials that differ in the seed alone are one configuration
+    # key of the seed; trials that differ in the seed alone are one configuration
+    seed_key: str = "seed"
     repeats: int = 1  # number of seeds that each configuration of a search runs under
     size: int | None = None  # number of points of the search space; None if unknown or endless
     added: Sequence[Added] = ()
     excluded: Sequence[Excluded] = ()  # conditions that a person added, oldest first
     shared: Mapping[str, Any] = field(default_factory=dict)  # opaque state of the sampler
-    changes: Sequence[int] = ()  # number of the trial for each event (queued, ended, reopened), in order
-    under_way: Set[int] = frozenset()  # numbers of the trials that this driver has started, or made ready to start
+    # number of the trial for each event (queued, ended, reopened), in order
+    changes: Sequence[int] = ()
+    # numbers of the trials that this driver has started, or made ready to start
+    under_way: Set[int] = frozenset()
     open_numbers: Set[int] = frozenset()  # numbers of the trials that are not over
-    enough: bool = False  # whether target or patience stopped the search: only the race and added trials still start
+    # whether target or patience stopped the search: only the race and added trials still start
+    enough: bool = False
 
     @property
     def open(self) -> list[TrialRecord]:
@@ -177,16 +198,25 @@ class StudySnapshot:
     def total(self) -> int | None:
         """Return the final number of trials; None if unknown.
 
-        The number includes replicates, added trials, and the trials of the final race that have begun.
+        The number includes replicates, added trials, and the trials of the final race that have
+        begun.
         """
         if self.planned is None:
             return None
         begun = [trial for trial in self.rows if trial.by_hand]
-        waiting = [addition for addition in self.added if all(trial.added != addition.name for trial in begun)]
-        outside = sum(trial.outside for trial in begun) + sum(addition.outside for addition in waiting)
+        waiting = [
+            addition
+            for addition in self.added
+            if all(trial.added != addition.name for trial in begun)
+        ]
+        outside = sum(trial.outside for trial in begun) + sum(
+            addition.outside for addition in waiting
+        )
         # because version 1 did not replicate the trials that a person added
         alone = sum(self.repeats > 1 and not (trial.seed or trial.unknown) for trial in self.rows)
-        size = self.excluded[-1].size if self.excluded else self.size and max(self.size, self.planned)
+        size = (
+            self.excluded[-1].size if self.excluded else self.size and max(self.size, self.planned)
+        )
         points = self.planned + len(begun) + len(waiting) - outside
         points = points if size is None else min(points, size)
         replicates = (points + outside - alone) * self.repeats + alone
@@ -194,17 +224,25 @@ class StudySnapshot:
         return replicates - self._left_out() + further
 
     def _left_out(self) -> int:
-        """Return the number of replicates that never begin, because the configuration failed or was pruned."""
+        """Return the number of replicates that never begin, because the configuration failed or was
+        pruned."""
         from sweeps.record.replicates import by_first
 
         if self.repeats == 1:
             return 0
-        decided = (trials for trials in by_first(self.rows).values() if any(trial.state.decides for trial in trials))
+        decided = (
+            trials
+            for trials in by_first(self.rows).values()
+            if any(trial.state.decides for trial in trials)
+        )
         return sum(max(0, self.repeats - len(trials)) for trials in decided)
 
     def with_tracking(self, seconds: Mapping[int, float]) -> "StudySnapshot":
-        """Return the study with the seconds that each trial took to show in MLflow, by the trials' numbers."""
-        return replace(self, rows=[replace(row, tracking_s=seconds.get(row.number, 0.0)) for row in self.rows])
+        """Return the study with the seconds that each trial took to show in MLflow, by the trials'
+        numbers."""
+        return replace(
+            self, rows=[replace(row, tracking_s=seconds.get(row.number, 0.0)) for row in self.rows]
+        )
 
     def top(self, count: int | None = None) -> list[TrialRecord]:
         """Return the `count` best completed trials, or all, sorted by the first objective.
@@ -214,25 +252,36 @@ class StudySnapshot:
         sign = -1 if self.directions[0] == "maximize" else 1
         front = self.front()
         completed = [trial for trial in self.rows if trial.result]
-        completed.sort(key=lambda trial: (trial.number not in front, sign * trial.objective[0], trial.number))
+        completed.sort(
+            key=lambda trial: (trial.number not in front, sign * trial.objective[0], trial.number)
+        )
         return completed[:count]
 
     def front(self) -> set[int]:
-        """Return the numbers of the trials on the Pareto front: the trials that no other trial dominates.
+        """Return the numbers of the trials on the Pareto front: the trials that no other trial
+        dominates.
 
-        A trial dominates another if it is as good in all objectives and better in one. Empty for a single objective.
+        A trial dominates another if it is as good in all objectives and better in one. Empty for a
+        single objective.
         """
         if len(self.directions) < 2:
             return set()
         signs = [-1 if direction == "maximize" else 1 for direction in self.directions]
         points = sorted(
-            ([sign * value for sign, value in zip(signs, trial.objective, strict=True)], trial.number)
+            (
+                [sign * value for sign, value in zip(signs, trial.objective, strict=True)],
+                trial.number,
+            )
             for trial in self.rows
             if trial.result
         )
         front: list[tuple[list[float], int]] = []
-        for values, number in points:  # sorted, because then no later point dominates an earlier point
-            if not any(all(a <= b for a, b in zip(best, values, strict=True)) and best != values for best, _ in front):
+        # sorted, because then no later point dominates an earlier point
+        for values, number in points:
+            if not any(
+                all(a <= b for a, b in zip(best, values, strict=True)) and best != values
+                for best, _ in front
+            ):
                 front.append((values, number))
         return {number for _, number in front}
 
@@ -252,7 +301,8 @@ class StudySnapshot:
 
     @property
     def all_failed(self) -> bool:
-        """Return whether trials failed, and none completed, was pruned, was infeasible or is running."""
+        """Return whether trials failed, and none completed, was pruned, was infeasible or is
+        running."""
         alive = self.count(State.COMPLETED, State.PRUNED, State.INFEASIBLE, State.RUNNING)
         return bool(self.bad()) and not alive
 
@@ -266,7 +316,9 @@ class StudySnapshot:
         for trial in self.rows:
             for name, value in trial.params.items():
                 numeric[name] &= isinstance(value, int | float) and not isinstance(value, bool)
-        return sorted(filter(numeric.__getitem__, numeric), key=lambda name: -self.importance.get(name, 0.0))
+        return sorted(
+            filter(numeric.__getitem__, numeric), key=lambda name: -self.importance.get(name, 0.0)
+        )
 
 
 def read_state(trial: TrialRecord) -> TrialRecord:
@@ -285,7 +337,9 @@ def read_state(trial: TrialRecord) -> TrialRecord:
 
 def result_of(trial: TrialRecord, study: StudySnapshot) -> str:
     """Return a trial's objectives with their names, as text."""
-    return " ".join(f"{name}={value:.6g}" for name, value in zip(study.objective, trial.objective, strict=False))
+    return " ".join(
+        f"{name}={value:.6g}" for name, value in zip(study.objective, trial.objective, strict=False)
+    )
 
 
 def parameters(trials: Iterable[TrialRecord]) -> list[str]:

@@ -15,7 +15,8 @@ from sweeps.hydra import plain
 from sweeps.record.study import StudySnapshot, parameters
 from sweeps.space.space import text_of
 
-_LINK = re.compile(r"\$\{(\.*)([\w-]+(?:\.[\w-]+)*)\}")  # the innermost reference; leading dots are relative
+# the innermost reference; leading dots are relative
+_LINK = re.compile(r"\$\{(\.*)([\w-]+(?:\.[\w-]+)*)\}")
 _CHOICES = re.compile(r"^    choices:\n(?:      .*\n)+", re.MULTILINE)  # as Hydra writes them
 _CONFIG = Path(".hydra/config.yaml")
 _HYDRA = Path(".hydra/hydra.yaml")
@@ -42,7 +43,8 @@ def _read_file(file: Path) -> dict[Any, Any]:
 
 
 def _read_choices(folder: Path) -> Any:
-    """Return the choices of config groups, from their lines alone, because the whole file takes four times as long."""
+    """Return the choices of config groups, from their lines alone, because the whole file takes
+    four times as long."""
     file = folder / _HYDRA
     if file.exists() and (lines := _CHOICES.search(read_text(file))):
         return plain.load(lines[0])["choices"]
@@ -50,7 +52,8 @@ def _read_choices(folder: Path) -> Any:
 
 
 def read_overrides(folder: Path) -> list[str]:
-    """Return the overrides with which Hydra composed the trial in `folder`; none if their file cannot be read."""
+    """Return the overrides with which Hydra composed the trial in `folder`; none if their file
+    cannot be read."""
     with suppress(OSError, yaml.YAMLError, ValueError):
         words = yaml.safe_load(read_text(folder / ".hydra" / "overrides.yaml"))
         if isinstance(words, list) and all(isinstance(word, str) for word in words):
@@ -59,7 +62,8 @@ def read_overrides(folder: Path) -> list[str]:
 
 
 def config_folders(folder: Path) -> list[Path]:
-    """Return the folders from which Hydra composed the trial in `folder`; none if its files are damaged."""
+    """Return the folders from which Hydra composed the trial in `folder`; none if its files are
+    damaged."""
     with suppress(OSError, yaml.YAMLError, ValueError, TypeError, KeyError):
         sources = _read_files(folder)["hydra"]["runtime"]["config_sources"]
         return [Path(source["path"]) for source in sources if source["schema"] == "file"]
@@ -67,16 +71,19 @@ def config_folders(folder: Path) -> list[Path]:
 
 
 def settings(config: DictConfig) -> dict[str, str]:
-    """Return the choice of each config group, and each value of the app by its dotted name; null as `null`.
+    """Return the choice of each config group, and each value of the app by its dotted name; null as
+    `null`.
 
-    References to other keys are followed. Results of resolvers are omitted, because oc.env may return a secret.
+    References to other keys are followed. Results of resolvers are omitted, because oc.env may
+    return a secret.
     """
     content = plain.content(config)
     return {name: _text(value) for name, value in _values(content).items()}
 
 
 def repeated_settings(config: DictConfig) -> dict[str, str]:
-    """Return the setting that each setting repeats, by name: `lr` for `optimizer.learning_rate: ${lr}`."""
+    """Return the setting that each setting repeats, by name: `lr` for `optimizer.learning_rate:
+    ${lr}`."""
 
     def walk(node: dict[Any, Any], path: Keys) -> Iterator[tuple[str, str]]:
         for key, value in node.items():
@@ -90,7 +97,8 @@ def repeated_settings(config: DictConfig) -> dict[str, str]:
 
 
 def read_values(folder: Path) -> dict[str, Any]:
-    """Return the `settings` of the trial in `folder` as numbers, texts and lists; none if a file is damaged."""
+    """Return the `settings` of the trial in `folder` as numbers, texts and lists; none if a file is
+    damaged."""
     with suppress(Exception):  # because a damaged file may hold anything
         content = _read_file(folder / _CONFIG)  # not through OmegaConf, which takes 60 ms
         return _values(content | {"hydra": {"runtime": {"choices": _read_choices(folder)}}})
@@ -105,14 +113,16 @@ def read_launcher(folder: Path) -> dict[str, Any]:
 
 
 def read_groups(folder: Path) -> dict[str, str]:
-    """Return the choice of each config group of the trial in `folder`; none if a file is damaged."""
+    """Return the choice of each config group of the trial in `folder`; none if a file is
+    damaged."""
     with suppress(Exception):  # because a damaged file may hold anything
         return dict(_pairs(_read_choices(folder)))
     return {}
 
 
 def read_memory_axes(folder: Path) -> list[str]:
-    """Return the keys that memory grows with, of the study of the trial in `folder`; none if a file is damaged."""
+    """Return the keys that memory grows with, of the study of the trial in `folder`; none if a file
+    is damaged."""
     with suppress(Exception):  # because a damaged file may hold anything
         axes = OmegaConf.select(read_config(folder), "hydra.sweeper.memory_axes")
         return [str(axis) for axis in axes or []]
@@ -120,11 +130,18 @@ def read_memory_axes(folder: Path) -> list[str]:
 
 
 def shared_settings(study: StudySnapshot) -> dict[str, str]:
-    """Return the settings of all trials: those that no param or config group of the sweep changes, no references."""
-    swept = {name.partition(" under ")[0].lstrip("+") for name in (*study.space, *parameters(study.rows))}
+    """Return the settings of all trials: those that no param or config group of the sweep changes,
+    no references."""
+    swept = {
+        name.partition(" under ")[0].lstrip("+") for name in (*study.space, *parameters(study.rows))
+    }
     sections = tuple(f"{name}." for name in swept)
     fixed = {name: value for name, value in study.fixed.items() if "${" not in value}
-    return {name: value for name, value in fixed.items() if name not in swept and not name.startswith(sections)}
+    return {
+        name: value
+        for name, value in fixed.items()
+        if name not in swept and not name.startswith(sections)
+    }
 
 
 def _values(content: dict[Any, Any]) -> dict[str, Any]:
@@ -137,7 +154,11 @@ def _pairs(choices: Any) -> list[tuple[str, str]]:
     """Return the groups of the app, and the choice of each."""
     choices = choices.items() if isinstance(choices, dict) else []
     pairs = [(str(name), choice) for name, choice in choices if isinstance(choice, str)]
-    return [(name, choice) for name, choice in pairs if not name.startswith("hydra/") and "${" not in choice]
+    return [
+        (name, choice)
+        for name, choice in pairs
+        if not name.startswith("hydra/") and "${" not in choice
+    ]
 
 
 def _text(value: Any) -> str:
@@ -159,7 +180,8 @@ def _leaves(root: Mapping[Any, Any], node: Any, path: Keys) -> Iterator[tuple[st
 
 
 def _follow(root: Mapping[Any, Any], path: Keys, value: Any, links: Iterator[int]) -> Any:
-    """Return a value of the section at `path` after following references to other keys, at most one for each link.
+    """Return a value of the section at `path` after following references to other keys, at most one
+    for each link.
 
     Raises LookupError for a missing value and for a resolver's result.
     """

@@ -1,4 +1,5 @@
-"""The record of a study: its journal and its trials' folders, folded into frozen trials. One writer, the driver."""
+"""The record of a study: its journal and its trials' folders, folded into frozen trials. One
+writer, the driver."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -26,7 +27,11 @@ class Record:
         lists: dict[str, Any] = {"rows": fold.trials, "changes": fold.changes}
         lists |= {"added": fold.added, "excluded": fold.excluded}
         self.study = replace(
-            study, **lists, shared=fold.shared, open_numbers=fold.open_numbers, under_way=self._under_way
+            study,
+            **lists,
+            shared=fold.shared,
+            open_numbers=fold.open_numbers,
+            under_way=self._under_way,
         )
         self.repairs = ""  # repairs of the journal, in words
 
@@ -39,18 +44,26 @@ class Record:
             self._journal.read(self._fold.apply)
         except CorruptFile as error:
             damaged = self._journal.quarantine()
-            self.repairs = f"{error}. Later events were restored from the trials' folders (old file: {damaged.name})"
+            self.repairs = (
+                f"{error}. Later events were restored from the trials' folders (old file:"
+                f" {damaged.name})"
+            )
         self._journal.trim()
         if not self._journal.count:
             self._append({"op": "begun", "version": VERSION})
         lost = events_of_folders(self.study, typed)
         if lost and not self.repairs:
-            self.repairs = f"{self._journal.path} lacks {len(lost)} trials. They were restored from their folders"
+            self.repairs = (
+                f"{self._journal.path} lacks {len(lost)} trials. They were restored from their"
+                " folders"
+            )
         for event in lost:
             self._append(event)
             if event.get("unknown"):
                 unknown = Outcome(State.FAILED, UNKNOWN)
-                self._append({"op": "ended", "trial": event["trial"], "attempts": [unknown.as_json()]})
+                self._append(
+                    {"op": "ended", "trial": event["trial"], "attempts": [unknown.as_json()]}
+                )
 
     @property
     def trials(self) -> Sequence[TrialRecord]:
@@ -58,7 +71,9 @@ class Record:
 
     def ask(self, trial: TrialRecord, shared: Mapping[str, Any]) -> None:
         """Record a new trial, with the state of its sampler (`shared`)."""
-        content = trial_as_json(trial, self.study.folder) | ({"shared": dict(shared)} if shared else {})
+        content = trial_as_json(trial, self.study.folder) | (
+            {"shared": dict(shared)} if shared else {}
+        )
         self._append({"op": "asked", **content})
 
     def add(self, added: Added) -> None:
@@ -78,9 +93,15 @@ class Record:
         self._append({"op": "ended", "trial": trial.number, "attempts": outcomes})
 
     def reopen(self, numbers: Sequence[int]) -> None:
-        """Record that these trials run again. Their earlier attempts no longer count against them."""
+        """Record that these trials run again. Their earlier attempts no longer count against
+        them."""
         counts = {number: len(TrialFolder(self.trials[number].folder).ends()) for number in numbers}
-        self._append(*({"op": "reopened", "trial": number, "forgiven": count} for number, count in counts.items()))
+        self._append(
+            *(
+                {"op": "reopened", "trial": number, "forgiven": count}
+                for number, count in counts.items()
+            )
+        )
 
     def store_memory(self, number: int, memory: Mapping[str, Any]) -> None:
         """Record the pruner's state of a trial, if the state has changed."""
@@ -88,17 +109,21 @@ class Record:
             self._append({"op": "remembered", "trial": number, "memory": dict(memory)})
 
     def update(self, trial: TrialRecord) -> None:
-        """Show the state of an open trial, which the journal does not record: queued or running, and its metrics."""
+        """Show the state of an open trial, which the journal does not record: queued or running,
+        and its metrics."""
         self._fold.trials[trial.number] = trial
 
     def update_outside(self, space: SearchSpace) -> None:
-        """Update which trials are outside of the search space, which may have grown, and how many points it has."""
+        """Update which trials are outside of the search space, which may have grown, and how many
+        points it has."""
         self._fold.excluded[:] = with_size(self.study, space)
         contains = narrow(space, self._fold.excluded).contains
         for trial in [*self.trials]:
             self.update(update_outside(trial, contains))
         added = self._fold.added
-        added[:] = [replace(point, outside=point.outside and not contains(point.params)) for point in added]
+        added[:] = [
+            replace(point, outside=point.outside and not contains(point.params)) for point in added
+        ]
 
     def mark_under_way(self, number: int) -> None:
         """Mark a trial as under way, so that no chooser begins it once more."""
@@ -115,7 +140,8 @@ class Record:
 
 
 def read(study: StudySnapshot) -> StudySnapshot:
-    """Return the study as its driver has recorded it. Raises CorruptFile if its journal is damaged or missing."""
+    """Return the study as its driver has recorded it. Raises CorruptFile if its journal is damaged
+    or missing."""
     journal = Journal(study.folder / FILE)
     fold = Fold(study.folder)
     journal.read(fold.apply)

@@ -23,17 +23,20 @@ _MOST_CONFUSIONS = 20  # best trials in which a confusion matrix is looked for
 
 @dataclass(frozen=True)
 class Findings:
-    """A study and its derived results. Each report makes new findings, because a running study changes."""
+    """A study and its derived results. Each report makes new findings, because a running study
+    changes."""
 
     study: StudySnapshot
     target: float | None = None  # value of the first objective to reach, for the scaling page
     forecast_counts: Sequence[int] = ()  # counts of GPUs, nodes or ranks to forecast
     reads_all: bool = True  # whether notes, steering and scaling may read the files of all trials
-    origin: "Findings | None" = None  # findings of the same trials, whose notes and scaling were read
+    # findings of the same trials, whose notes and scaling were read
+    origin: "Findings | None" = None
 
     @cached_property
     def top(self) -> Sequence[TrialRecord]:
-        """Return the completed trials, best first; for several objectives, the Pareto front first."""
+        """Return the completed trials, best first; for several objectives, the Pareto front
+        first."""
         return self.study.top()
 
     @cached_property
@@ -58,7 +61,8 @@ class Findings:
 
     @cached_property
     def pairs(self) -> Sequence[Pair]:
-        """Return the pairwise comparisons of a parameter's values, if configurations have several seeds."""
+        """Return the pairwise comparisons of a parameter's values, if configurations have several
+        seeds."""
         ranked = self.ranking.configurations
         return pairs(self.study, self.top, ranked[0].key) if ranked else ()
 
@@ -88,17 +92,26 @@ class Findings:
     @cached_property
     def steering(self) -> Sequence[str]:
         """Return what persons changed in the study, and when."""
-        return self.origin.steering if self.origin else steering.describe_steering(self.study, self.reads_all)
+        return (
+            self.origin.steering
+            if self.origin
+            else steering.describe_steering(self.study, self.reads_all)
+        )
 
     @cached_property
     def scaling(self) -> Scaling | None:
         if self.origin:
             return self.origin.scaling
-        return scaling_study.measure_scaling(self.study, self.target, self.forecast_counts) if self.reads_all else None
+        return (
+            scaling_study.measure_scaling(self.study, self.target, self.forecast_counts)
+            if self.reads_all
+            else None
+        )
 
     @cached_property
     def saved_model(self) -> tuple[TrialRecord, Confusion] | None:
-        """Return the best trial with a confusion matrix, and the matrix; None if none of the best trials has one."""
+        """Return the best trial with a confusion matrix, and the matrix; None if none of the best
+        trials has one."""
         for trial in self.top[:_MOST_CONFUSIONS]:
             if confusion := read_confusion(trial.folder):
                 return trial, confusion
@@ -107,7 +120,8 @@ class Findings:
     def table(self, trials: Sequence[TrialRecord]) -> list[list[str]]:
         """Return a header and a row of cells for each trial: number, params and objectives.
 
-        A running trial has its newest metrics. If some completed trials are dominated, a column marks the Pareto front.
+        A running trial has its newest metrics. If some completed trials are dominated, a column
+        marks the Pareto front.
         """
         names = parameters(trials)
         objective = self.study.objective
@@ -119,7 +133,9 @@ class Findings:
             params = [trial.params.get(name, "") for name in names]
             results = [text(value, most) for value, most in zip(values, digits, strict=True)]
             mark = ["yes" if trial.number in self.front else ""] * has_mark
-            table.append([short(text(value), LONGEST) for value in (trial.number, *params, *results, *mark)])
+            table.append(
+                [short(text(value), LONGEST) for value in (trial.number, *params, *results, *mark)]
+            )
         return table
 
 
@@ -142,5 +158,7 @@ def count_states(study: StudySnapshot) -> dict[str, int]:
     Planned trials without a record count as queued or, if the study is done, as not started.
     """
     counts = Counter(trial.state.value for trial in study.rows)
-    counts[_NOT_STARTED if study.done else State.QUEUED] += max(0, (study.total or 0) - len(study.rows))
+    counts[_NOT_STARTED if study.done else State.QUEUED] += max(
+        0, (study.total or 0) - len(study.rows)
+    )
     return {name: counts[name] for name in (*State, _NOT_STARTED) if counts[name]}

@@ -1,4 +1,5 @@
-"""The methods of a study in words: what was swept and how, on which machines, at which cost, and the command."""
+"""The methods of a study in words: what was swept and how, on which machines, at which cost, and
+the command."""
 
 import json
 import math
@@ -28,7 +29,8 @@ _MOST_VALUES = 30  # values of the configuration
 
 
 def describe_methods(findings: Findings, definition: Definition) -> str:
-    """Return paragraphs for a paper: the search, its trials and seeds, machines, versions, costs, and the command."""
+    """Return paragraphs for a paper: the search, its trials and seeds, machines, versions, costs,
+    and the command."""
     study = findings.study
     trials = sorted(study.rows, key=lambda trial: trial.number)
     recorded = [facts.read(TrialFolder(trial.folder)) for trial in trials]
@@ -39,7 +41,11 @@ def describe_methods(findings: Findings, definition: Definition) -> str:
         _describe_search(study, definition),
         _describe_changes(study, definition),
         _describe_seeds(trials, definition),
-        f"Of {counted(sum(counts.values()), 'trial')}: {states}." if counts else "No trial has started.",
+        (
+            f"Of {counted(sum(counts.values()), 'trial')}: {states}."
+            if counts
+            else "No trial has started."
+        ),
         f"The study ended early: {study.done}." if study.done else "",
         _describe_config(trials, definition, shared),
         f"Each training used {', '.join(shared.values())}." if shared else "",
@@ -48,8 +54,12 @@ def describe_methods(findings: Findings, definition: Definition) -> str:
         _describe_costs(findings),
     ]
     commit = read_commit(study.folder)
-    place = f"Command, typed in {definition.working_folder}{f' at commit {commit}' if commit else ''}:"
-    return printable("\n\n".join([" ".join(filter(None, sentences)), place, f"    {study.command}"]))
+    place = (
+        f"Command, typed in {definition.working_folder}{f' at commit {commit}' if commit else ''}:"
+    )
+    return printable(
+        "\n\n".join([" ".join(filter(None, sentences)), place, f"    {study.command}"])
+    )
 
 
 def _describe_search(study: StudySnapshot, definition: Definition) -> str:
@@ -71,7 +81,8 @@ def _describe_search(study: StudySnapshot, definition: Definition) -> str:
 
 
 def _describe_goals(study: StudySnapshot, definition: Definition) -> str:
-    """Return what was optimized; "" if no trial of a grid without an objective returned a number."""
+    """Return what was optimized; "" if no trial of a grid without an objective returned a
+    number."""
     is_named = definition.search.get("objective", "None") != "None"
     if not (is_named or study.searched or any(trial.objective for trial in study.rows)):
         return ""
@@ -92,35 +103,47 @@ def _describe_space(definition: Definition) -> str:
 
 
 def _describe_grid(study: StudySnapshot, definition: Definition) -> str:
-    """Return how many points a grid has, of which values, and whether these are all combinations."""
+    """Return how many points a grid has, of which values, and whether these are all
+    combinations."""
     if not definition.parameters:
         return "one configuration"
     space = _describe_space(definition)
     if definition.listed:
         return f"{counted(len(definition.listed), 'listed point')} of {space}"
     parameters = space_of(definition.parameters).parameters
-    combinations = math.prod(len([*parameter.distinct]) for parameter in parameters if isinstance(parameter, Choice))
+    combinations = math.prod(
+        len([*parameter.distinct]) for parameter in parameters if isinstance(parameter, Choice)
+    )
     if definition.total == combinations:
         return f"all {counted(combinations, 'combination')} of {space}"
     if definition.size is None or definition.total < definition.size:
         return f"the first {counted(definition.total, 'point')} of {space}"
     chosen = [trial for trial in study.rows if trial.searched and not trial.unknown]
-    partial = [name for name in parameters_of(chosen) if any(name not in trial.params for trial in chosen)]
-    some = f", where only some points have {' and '.join(name.lstrip('+') for name in partial)}" if partial else ""
+    partial = [
+        name for name in parameters_of(chosen) if any(name not in trial.params for trial in chosen)
+    ]
+    some = (
+        f", where only some points have {' and '.join(name.lstrip('+') for name in partial)}"
+        if partial
+        else ""
+    )
     return f"{counted(definition.total, 'point')} of {space}{some}"
 
 
 def _describe_sampler(study: StudySnapshot, definition: Definition) -> str:
     """Return the sampler that chose the trials, with its settings."""
     sampler = _name_of(definition.search.get("sampler")) or "an unknown sampler"
-    has_own_process = len(study.objective) == 1 and definition.search.get("custom_search_space", "None") == "None"
+    has_own_process = (
+        len(study.objective) == 1 and definition.search.get("custom_search_space", "None") == "None"
+    )
     if sampler.startswith(_DEFAULT_SAMPLER):
         return sampler.replace(_DEFAULT_SAMPLER, _OWN_PROCESS if has_own_process else _TPE)
     return sampler
 
 
 def _describe_budget(study: StudySnapshot, definition: Definition) -> str:
-    """Return the number of configurations that a search tries, and the seeds of each; "" without a number."""
+    """Return the number of configurations that a search tries, and the seeds of each; "" without a
+    number."""
     if definition.n_trials == "None":
         return ""
     if study.repeats > 1:
@@ -130,11 +153,14 @@ def _describe_budget(study: StudySnapshot, definition: Definition) -> str:
 
 
 def _name_of(section: str | None) -> str:
-    """Return the class of a sampler or pruner with its settings, from JSON; "" if it cannot be read."""
+    """Return the class of a sampler or pruner with its settings, from JSON; "" if it cannot be
+    read."""
     with suppress(ValueError, AttributeError):
         content: dict[str, Any] = json.loads(section or "{}") or {}
         target = content.pop("_target_", "")
-        settings = ", ".join(f"{name}={value}" for name, value in content.items() if value is not None)
+        settings = ", ".join(
+            f"{name}={value}" for name, value in content.items() if value is not None
+        )
         return f"{target} ({settings})" if target and settings else target
     return ""
 
@@ -154,10 +180,13 @@ def _describe_changes(study: StudySnapshot, definition: Definition) -> str:
     return " ".join(filter(None, sentences))
 
 
-def _describe_config(trials: Sequence[TrialRecord], definition: Definition, shared: Mapping[str, str]) -> str:
+def _describe_config(
+    trials: Sequence[TrialRecord], definition: Definition, shared: Mapping[str, str]
+) -> str:
     """Return the choice of each config group, and the values that all trials share.
 
-    Values inside a group's section are those of its choice, and so are named only if they were typed.
+    Values inside a group's section are those of its choice, and so are named only if they were
+    typed.
     """
     swept = {name.partition(" under ")[0].lstrip("+") for name in definition.parameters}
     swept |= {name.lstrip("+") for trial in trials for name in trial.params}
@@ -167,9 +196,17 @@ def _describe_config(trials: Sequence[TrialRecord], definition: Definition, shar
     words = [f"{name}={choice}" for name, choice in groups.items()]
     for name, value in definition.config.items():
         section = name.partition(".")[0]
-        is_known = name in swept or name in shared or name in groups or section in swept or value in ("null", "{}")
+        is_known = (
+            name in swept
+            or name in shared
+            or name in groups
+            or section in swept
+            or value in ("null", "{}")
+        )
         is_of_choice = section in all_groups and name not in typed
-        if not (is_known or is_of_choice or "${" in value or name == definition.seed_key.lstrip("+")):
+        if not (
+            is_known or is_of_choice or "${" in value or name == definition.seed_key.lstrip("+")
+        ):
             words.append(f"{name}={value}")
     more = f"; and {len(words) - _MOST_VALUES} more" if len(words) > _MOST_VALUES else ""
     return f"All trials shared {', '.join(words[:_MOST_VALUES])}{more}." if words else ""
@@ -180,8 +217,15 @@ def _describe_seeds(trials: Sequence[TrialRecord], definition: Definition) -> st
     fixed = definition.config.get(key)
 
     def seeds(of: Iterable[TrialRecord]) -> str:
-        own = [next((value for name, value in t.params.items() if name.lstrip("+") == key), fixed) for t in of]
-        return ", ".join(sorted({str(seed) for seed in own if seed is not None}, key=lambda seed: (len(seed), seed)))
+        own = [
+            next((value for name, value in t.params.items() if name.lstrip("+") == key), fixed)
+            for t in of
+        ]
+        return ", ".join(
+            sorted(
+                {str(seed) for seed in own if seed is not None}, key=lambda seed: (len(seed), seed)
+            )
+        )
 
     used = seeds(trial for trial in trials if not trial.race)
     race = [trial for trial in trials if trial.race]
@@ -189,15 +233,22 @@ def _describe_seeds(trials: Sequence[TrialRecord], definition: Definition) -> st
     if not race:
         return sentence
     count = counted(len(race), "trial")
-    return f"{sentence} In a final race the best configurations ran under {key} {seeds(race)} in {count}.".strip()
+    return (
+        f"{sentence} In a final race the best configurations ran under {key} {seeds(race)} in"
+        f" {count}.".strip()
+    )
 
 
-def _shared_settings(recorded: Iterable[facts.Facts], trials: Iterable[TrialRecord]) -> dict[str, str]:
+def _shared_settings(
+    recorded: Iterable[facts.Facts], trials: Iterable[TrialRecord]
+) -> dict[str, str]:
     """Return the settings that the trainings recorded and all share, as `name=value` by name."""
     settings = [fact.settings for fact in recorded if fact.settings]
     swept = {name.lstrip("+") for trial in trials for name in trial.params}
     first: Mapping[str, Any] = settings[0] if settings else {}
-    shared = [name for name, value in first.items() if all(other.get(name) == value for other in settings)]
+    shared = [
+        name for name, value in first.items() if all(other.get(name) == value for other in settings)
+    ]
     return {name: f"{name}={text(first[name])}" for name in shared if name not in swept}
 
 
@@ -206,7 +257,9 @@ def _describe_machines(recorded: Iterable[facts.Facts], trials: Iterable[TrialRe
     gpus = sorted({trial.attempts[-1].gpus for trial in trials if trial.attempts})
     counts = (f"{count:.3g}" for count in gpus)
     share = f"with {' or '.join(counts)} GPUs a trial" if any(gpus) else "without GPUs"
-    names = (f"{fact.get('cpu_model', '')}, {fact.get('gpu_model', '')}".strip(", ") for fact in process)
+    names = (
+        f"{fact.get('cpu_model', '')}, {fact.get('gpu_model', '')}".strip(", ") for fact in process
+    )
     hosts = {fact["host"] for fact in process if "host" in fact}
     sentence = f"Trials ran on {counted(len(hosts), 'host')} {share}"
     return (_list(sentence, names) or f"{sentence}.") if hosts else ""
@@ -221,7 +274,9 @@ def _list(title: str, values: Iterable[str]) -> str:
 
 def _describe_costs(findings: Findings) -> str:
     cost = findings.costs.get("all", {})
-    parts = [f"{duration(cost['seconds/training'])} of training"] if "seconds/training" in cost else []
+    parts = (
+        [f"{duration(cost['seconds/training'])} of training"] if "seconds/training" in cost else []
+    )
     parts += [f"{cost['gpu_hours']:.4g} GPU-hours"] if cost.get("gpu_hours") else []
     parts += [f"{cost['energy_kwh']:.4g} kWh of the GPUs' energy"] if "energy_kwh" in cost else []
     parts += [f"{cost['co2_g']:.4g} g of CO2 for this energy"] if "co2_g" in cost else []

@@ -14,7 +14,8 @@ _MOST_NAMES = 20
 def collect_notes(study: StudySnapshot) -> dict[str, Note]:
     """Return the notes of all trials by subject, equal notes once.
 
-    If only some of the trials left a note, their numbers follow its subject, unless it is the subject's only table row.
+    If only some of the trials left a note, their numbers follow its subject, unless it is the
+    subject's only table row.
     """
     notes: dict[tuple[str, str], Note] = {}
     numbers: dict[tuple[str, str], list[str]] = {}
@@ -36,7 +37,11 @@ def collect_notes(study: StudySnapshot) -> dict[str, Note]:
 
 def paragraphs(notes: Mapping[str, Note]) -> list[Paragraph]:
     """Return the notes that are words: the table of trials shows the notes that are numbers."""
-    return [Paragraph(f": {text_of(note)}", subject) for subject, note in notes.items() if not isinstance(note, dict)]
+    return [
+        Paragraph(f": {text_of(note)}", subject)
+        for subject, note in notes.items()
+        if not isinstance(note, dict)
+    ]
 
 
 def numbers(notes: Mapping[str, Note]) -> dict[str, dict[str, float]]:
@@ -47,7 +52,12 @@ def numbers(notes: Mapping[str, Note]) -> dict[str, dict[str, float]]:
 def text_of(note: Note) -> str:
     """Return a note in words, with at most 20 of its names."""
     if isinstance(note, str):
-        return note.encode(errors="backslashreplace").decode()  # because the name of a file may contain any bytes
-    names = [f"{name}={text(note[name])}" for name in note] if isinstance(note, dict) else [*map(str, note)]
+        # because the name of a file may contain any bytes
+        return note.encode(errors="backslashreplace").decode()
+    names = (
+        [f"{name}={text(note[name])}" for name in note]
+        if isinstance(note, dict)
+        else [*map(str, note)]
+    )
     more = [f"and {len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
     return text_of(", ".join([*names[:_MOST_NAMES], *more]))

@@ -1,4 +1,5 @@
-"""The first sections of a study's page: its status, its best trials, the errors of trials, and how to reproduce it."""
+"""The first sections of a study's page: its status, its best trials, the errors of trials, and how
+to reproduce it."""
 
 import html
 import time
@@ -21,13 +22,21 @@ from sweeps.show.tables import CSV, Paragraph, as_html, parts_as_html
 from sweeps.show.trials import TrialFiles
 from sweeps.trial.job import State
 
-MARKS = {"completed": "●", "pruned": "▼", "failed": "✖", "running": "○", "queued": "□", "not started": "·"}
+MARKS = {
+    "completed": "●",
+    "pruned": "▼",
+    "failed": "✖",
+    "running": "○",
+    "queued": "□",
+    "not started": "·",
+}
 _MOST_NAMED = 30
 _MOST_REASONS = 20
 
 
 def build_sections(findings: Findings, files: TrialFiles) -> list[Section]:
-    """Return the sections on the study's status, its best trials, and the errors, if there are any."""
+    """Return the sections on the study's status, its best trials, and the errors, if there are
+    any."""
     changes = parts_as_html(steering.paragraphs(findings.steering))
     status = Section("Status", html=_render_counts(findings.study) + changes, wide=False)
     errors = _build_errors(findings.study, files)
@@ -42,23 +51,36 @@ def render_key(findings: Findings) -> str:
         label = "pruned, at its last value" if kind == "pruned" else kind
         marks += f'<span><span class="{kind}">{MARKS[kind]}</span> {label}</span>'
     scale = '<span>best <i class="scale"></i> worst</span>' if findings.top else ""
-    return f'<div class="key">{scale}{marks}<span>Click a trial for its values, curve and log.</span></div>'
+    return (
+        f'<div class="key">{scale}{marks}<span>Click a trial for its values, curve and'
+        " log.</span></div>"
+    )
 
 
 def render_status(study: StudySnapshot, running: bool) -> str:
     """Return whether the study is running, finished or stopped, and the time, as HTML."""
     over = study.done or study.total is None or study.over() >= study.total
-    running = running or study.count(State.RUNNING) > 0  # because another driver, or jobs without one, may run trials
-    state = "running" if running else "failed" if study.all_failed else "finished" if over else "stopped"
+    # because another driver, or jobs without one, may run trials
+    running = running or study.count(State.RUNNING) > 0
+    state = (
+        "running"
+        if running
+        else "failed"
+        if study.all_failed
+        else "finished"
+        if over
+        else "stopped"
+    )
     written = time.strftime("%Y-%m-%d %H:%M:%S %Z")
     return (
-        f'<p class="status"><b class="{state}">{state}</b> <span id="written">written {written}</span> '
-        '<button id="pause" hidden></button></p>'
+        f'<p class="status"><b class="{state}">{state}</b> <span id="written">written'
+        f' {written}</span> <button id="pause" hidden></button></p>'
     )
 
 
 def count_kinds(study: StudySnapshot) -> dict[str, dict[str, int]]:
-    """Return the number of trials by the kind of their mark and by state. The counts add up to the study's total."""
+    """Return the number of trials by the kind of their mark and by state. The counts add up to the
+    study's total."""
     kind_by_state = {trial.state.value: kind_of(trial) for trial in study.rows}
     kinds: dict[str, dict[str, int]] = {kind: {} for kind in MARKS}
     for state, count in count_states(study).items():
@@ -78,46 +100,74 @@ def _render_counts(study: StudySnapshot) -> str:
         states = ", ".join(f"{number} {state}" for state, number in counts.items())
         label = f"{kind} ({states})" if len(counts) > 1 else next(iter(counts))
         bar += f'<i class="{name}" style="flex:{count}"></i>'
-        legend += f'<li><span class="{name}" aria-hidden="true">{MARKS[kind]}</span> <b>{count}</b> {label}'
+        legend += (
+            f'<li><span class="{name}" aria-hidden="true">{MARKS[kind]}</span> <b>{count}</b>'
+            f" {label}"
+        )
     title = f'<p class="big"><b>{study.over()}</b> of {total} trial{"s" * (total > 1)} ended</p>'
     done = Paragraph(f"Done: {study.done}.").html if study.done else ""
-    return f'{title}<div class="bar" aria-hidden="true">{bar}</div><ul class="counts">{legend}</ul>{done}'
+    return (
+        f'{title}<div class="bar" aria-hidden="true">{bar}</div><ul'
+        f' class="counts">{legend}</ul>{done}'
+    )
 
 
 def _build_best(findings: Findings) -> Section:
     study = findings.study
     answer = findings.answer
     line = configurations.describe_best_configuration(findings)
-    body = _render_best(findings) + parts_as_html([*([line] if line else []), *notes.paragraphs(findings.notes)])
+    body = _render_best(findings) + parts_as_html(
+        [*([line] if line else []), *notes.paragraphs(findings.notes)]
+    )
     nothing = "No trial has a result." if study.over() else "No trial has ended yet."
-    title = "Best trials" if answer.front else "Best configuration" if answer.best_configuration else "Best trial"
+    title = (
+        "Best trials"
+        if answer.front
+        else "Best configuration"
+        if answer.best_configuration
+        else "Best trial"
+    )
     return Section(title, html=body or Paragraph(nothing).html, wide=False)
 
 
 def _build_reproduction(findings: Findings) -> Section:
-    """Return the commands of the study, and what else its trials share: commit, fixed settings and files."""
+    """Return the commands of the study, and what else its trials share: commit, fixed settings and
+    files."""
     study = findings.study
     words = ""
-    lines = {"the study": study.command, "its best trial": study.best_command if findings.answer.best_trial else ""}
+    lines = {
+        "the study": study.command,
+        "its best trial": study.best_command if findings.answer.best_trial else "",
+    }
     page = _read_mlflow_page(study.folder)
     lines["in MLflow"] = "" if page is None else sweeps_line("ui", study.folder) * (not page)
     for name, line in lines.items():
         words += f'<p>{name}: <code class="line">{_safe(line)}</code></p>' if line else ""
     if page:
-        words += f'<p>in MLflow: <a href="{_safe(page)}" target="_blank" rel="noopener">{_safe(page)}</a></p>'
+        words += (
+            f'<p>in MLflow: <a href="{_safe(page)}" target="_blank"'
+            f' rel="noopener">{_safe(page)}</a></p>'
+        )
     folder = _safe(str(Path.cwd()))
     commit = read_commit(study.folder)
-    words += f'<p class="note">Commands are typed in {folder}{f", at commit {_safe(commit)}" if commit else ""}. '
+    words += (
+        '<p class="note">Commands are typed in'
+        f" {folder}{f', at commit {_safe(commit)}' if commit else ''}. "
+    )
     words += f'All data: <a class="beside" href="{CSV}">{CSV}</a></p>'
     if shared := shared_settings(study):
-        settings = [["setting", "value"], *([name, mask_value(name, value)] for name, value in shared.items())]
+        settings = [
+            ["setting", "value"],
+            *([name, mask_value(name, value)] for name, value in shared.items()),
+        ]
         title = f"<summary>{counted(len(shared), 'setting')} of all trials</summary>"
         words += f"<details>{title}{as_html(settings)}</details>"
     return Section("Reproduce", html=words)
 
 
 def _read_mlflow_page(study: Path) -> str | None:
-    """Return the address of the study's page on an MLflow server; "" if MLflow is a file, None without MLflow."""
+    """Return the address of the study's page on an MLflow server; "" if MLflow is a file, None
+    without MLflow."""
     file = study / "tracking.json"
     page = ""
     with suppress(CorruptFile, OSError):
@@ -140,11 +190,17 @@ def _render_best(findings: Findings) -> str:
     answer = findings.answer
     first = f"{_safe(study.objective[0])} <small>({study.directions[0]}d)</small>"
     if front := answer.front:
-        count = f'<p class="big"><b>{len(front)}</b> trial{"s" * (len(front) != 1)} on the Pareto front</p>'
+        count = (
+            f'<p class="big"><b>{len(front)}</b> trial{"s" * (len(front) != 1)} on the Pareto'
+            " front</p>"
+        )
         objectives = _safe(configurations.describe_objectives(study))
         return f"{count}<p>Not dominated in {objectives}: {_links(front, ' ...')}</p>"
     if best := answer.best_configuration:
-        return f'<p class="big"><b>{fmean(best.values):.6g}</b> mean {first}</p><p>{_chips(best.params.items())}</p>'
+        return (
+            f'<p class="big"><b>{fmean(best.values):.6g}</b> mean'
+            f" {first}</p><p>{_chips(best.params.items())}</p>"
+        )
     if trial := answer.best_trial:
         value = f'<p class="big"><b>{trial.objective[0]:.6g}</b> {first}</p>'
         return f"{value}<p>{_link(trial.number)} {_chips(trial.params.items())}</p>"
@@ -152,7 +208,8 @@ def _render_best(findings: Findings) -> str:
 
 
 def _build_errors(study: StudySnapshot, files: TrialFiles) -> list[Section]:
-    """Return a section with the errors of failed and infeasible trials, each error once with its trials."""
+    """Return a section with the errors of failed and infeasible trials, each error once with its
+    trials."""
     ordered = sorted(study.rows, key=lambda trial: trial.number)
     failed = (trial for trial in ordered if trial.state.is_bad or trial.infeasible)
     reasons = sorted(by_failure_signature(failed), key=len, reverse=True)
@@ -179,13 +236,17 @@ def _render_error(trials: list[TrialRecord], log: list[str], opened: bool) -> st
     parts.append(f'<p class="note">{_links(trials, f" and {len(trials) - _MOST_NAMED} more")}</p>')
     if log:
         title = f"<summary>end of the log of trial {trials[0].number}</summary>"
-        parts.append(f"<details{' open' * opened}>{title}<pre>{_safe(chr(10).join(log))}</pre></details>")
+        parts.append(
+            f"<details{' open' * opened}>{title}<pre>{_safe(chr(10).join(log))}</pre></details>"
+        )
     return "".join(parts)
 
 
 def _links(trials: Sequence[TrialRecord], more: str) -> str:
     """Return links to the first 30 trials, and `more` if there are more trials."""
-    return ", ".join(_link(trial.number) for trial in trials[:_MOST_NAMED]) + more * (len(trials) > _MOST_NAMED)
+    return ", ".join(_link(trial.number) for trial in trials[:_MOST_NAMED]) + more * (
+        len(trials) > _MOST_NAMED
+    )
 
 
 def _link(number: int) -> str:

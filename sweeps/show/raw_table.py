@@ -1,4 +1,5 @@
-"""The table of all recorded data of a study's trials: for trials.csv, printed tables and notebooks."""
+"""The table of all recorded data of a study's trials: for trials.csv, printed tables and
+notebooks."""
 
 import csv
 import io
@@ -18,9 +19,18 @@ from sweeps.trial.folder import TrialFolder
 from sweeps.trial.machine import facts
 from sweeps.trial.metrics import METRICS
 
-_COLUMNS = ("trial", "state", *(name.replace("/", "_") for name in COSTS), "gpu_use", "attempts", "error", "folder")
+_COLUMNS = (
+    "trial",
+    "state",
+    *(name.replace("/", "_") for name in COSTS),
+    "gpu_use",
+    "attempts",
+    "error",
+    "folder",
+)
 """The columns that are neither params nor metrics."""
-_DIRECTIONS = {"loss": "minimize", "accuracy": "maximize"}  # of metrics that are no objectives, by their last word
+# of metrics that are no objectives, by their last word
+_DIRECTIONS = {"loss": "minimize", "accuracy": "maximize"}
 
 
 @dataclass(frozen=True)
@@ -58,29 +68,39 @@ def _read_reported(trial: TrialRecord, study: StudySnapshot) -> dict[str, _Repor
 
 
 def metric_column(name: str, params: Sequence[str]) -> str:
-    """Return the name of a metric's column: with the prefix `metric.` if a param or another column has its name."""
-    return f"metric.{name}" if name in {*_COLUMNS, *(param.lstrip("+") for param in params)} else name
+    """Return the name of a metric's column: with the prefix `metric.` if a param or another column
+    has its name."""
+    return (
+        f"metric.{name}" if name in {*_COLUMNS, *(param.lstrip("+") for param in params)} else name
+    )
 
 
 def param_column(name: str) -> str:
-    """Return the column of a param, with the prefix `param.` if its name is that of another column."""
+    """Return the column of a param, with the prefix `param.` if its name is that of another
+    column."""
     key = name.lstrip("+")
     return f"param.{key}" if key in {*_COLUMNS, *facts.PROCESS} else name
 
 
-def raw_table(study: StudySnapshot, constants: Mapping[str, Mapping[str, float]] | None = None) -> list[list[Any]]:
-    """Return a header and a row for each trial, by number, of all recorded data; None for missing data.
+def raw_table(
+    study: StudySnapshot, constants: Mapping[str, Mapping[str, float]] | None = None
+) -> list[list[Any]]:
+    """Return a header and a row for each trial, by number, of all recorded data; None for missing
+    data.
 
-    A metric has the value that the trial returned, or else reported last. `final NAME` is the value reported last of a
-    metric that trials also return, and `best NAME` the best reported value. `constants` are further rows by their
-    names, such as a solution in closed form.
+    A metric has the value that the trial returned, or else reported last. `final NAME` is the value
+    reported last of a metric that trials also return, and `best NAME` the best reported value.
+    `constants` are further rows by their names, such as a solution in closed form.
     """
     constants = constants or {}
     trials = sorted(study.rows, key=attrgetter("number"))
     reported = {trial.number: _read_reported(trial, study) for trial in trials}
     params = parameters(study.rows)
 
-    columns = [_Column("trial", attrgetter("number")), _Column("state", lambda trial: str(trial.state))]
+    columns = [
+        _Column("trial", attrgetter("number")),
+        _Column("state", lambda trial: str(trial.state)),
+    ]
     columns += _param_columns(params)
     columns += _metric_columns(study, trials, reported, constants.values(), params)
     columns += _reported_columns(study, trials, reported)
@@ -119,7 +139,8 @@ def _metric_columns(
 
     def objective(position: int, name: str) -> _Column:
         return _Column(
-            metric_column(name, params), lambda trial: trial.objective[position] if trial.objective else None
+            metric_column(name, params),
+            lambda trial: trial.objective[position] if trial.objective else None,
         )
 
     def metric(name: str) -> _Column:
@@ -135,7 +156,9 @@ def _metric_columns(
 
 
 def _reported_columns(
-    study: StudySnapshot, trials: Sequence[TrialRecord], reported: Mapping[int, Mapping[str, _Reported]]
+    study: StudySnapshot,
+    trials: Sequence[TrialRecord],
+    reported: Mapping[int, Mapping[str, _Reported]],
 ) -> list[_Column]:
     """Return the columns of the last values, and of the best ones."""
 
@@ -175,7 +198,9 @@ def _cost_columns(trials: Sequence[TrialRecord]) -> list[_Column]:
 
 
 def _metrics(
-    trials: Sequence[TrialRecord], reported: Iterable[Mapping[str, _Reported]], constants: Iterable[Mapping[str, float]]
+    trials: Sequence[TrialRecord],
+    reported: Iterable[Mapping[str, _Reported]],
+    constants: Iterable[Mapping[str, float]],
 ) -> list[str]:
     """Return the names of all metrics: first those that trials returned."""
     names = dict[str, None]()
@@ -185,7 +210,9 @@ def _metrics(
 
 
 def _returned_and_reported(
-    study: StudySnapshot, trials: Sequence[TrialRecord], reported: Mapping[int, Mapping[str, _Reported]]
+    study: StudySnapshot,
+    trials: Sequence[TrialRecord],
+    reported: Mapping[int, Mapping[str, _Reported]],
 ) -> list[str]:
     """Return the metrics that trials reported and also returned, the objectives first."""
     returned = dict.fromkeys(study.objective)
@@ -195,8 +222,11 @@ def _returned_and_reported(
     return [name for name in returned if any(name in by_name for by_name in reported.values())]
 
 
-def _directions(study: StudySnapshot, reported: Iterable[Mapping[str, _Reported]]) -> dict[str, str]:
-    """Return the direction of each reported metric of which the better values are known, the objectives first."""
+def _directions(
+    study: StudySnapshot, reported: Iterable[Mapping[str, _Reported]]
+) -> dict[str, str]:
+    """Return the direction of each reported metric of which the better values are known, the
+    objectives first."""
     names = dict[str, None]()
     for by_name in reported:
         names |= dict.fromkeys(by_name)
@@ -213,13 +243,17 @@ def render_csv(findings: Findings) -> str:
     """Return trials.csv."""
     stream = io.StringIO()
     header, *rows = raw_table(findings.study, notes.numbers(findings.notes))
-    names = [printable_cell(name.lstrip("+")) for name in header]  # because a spreadsheet would compute +x
-    csv.writer(stream, lineterminator="\n").writerows([names, *(map(printable_cell, row) for row in rows)])
+    # because a spreadsheet would compute +x
+    names = [printable_cell(name.lstrip("+")) for name in header]
+    csv.writer(stream, lineterminator="\n").writerows(
+        [names, *(map(printable_cell, row) for row in rows)]
+    )
     return stream.getvalue()
 
 
 def printable_cell(cell: Any) -> Any:
-    """Return a cell without passwords and control characters. A text that a spreadsheet would compute gets a quote.
+    """Return a cell without passwords and control characters. A text that a spreadsheet would
+    compute gets a quote.
 
     Source: https://owasp.org/www-community/attacks/CSV_Injection
     """

@@ -1,4 +1,5 @@
-"""The scale of an axis of values: linear or logarithmic, with a place for zeros and for values that are far off."""
+"""The scale of an axis of values: linear or logarithmic, with a place for zeros and for values that
+are far off."""
 
 import math
 from collections.abc import Iterable
@@ -14,7 +15,8 @@ _MOST_TICKS = 8
 
 @dataclass(frozen=True)
 class Scale:
-    """A scale. Only a logarithmic scale has a floor, where zeros are drawn, and an edge, where far values are drawn.
+    """A scale. Only a logarithmic scale has a floor, where zeros are drawn, and an edge, where far
+    values are drawn.
 
     Attributes:
         low, high: range of the values that are drawn at their place.
@@ -39,14 +41,26 @@ class Scale:
     @property
     def note(self) -> str:
         """Return which values are not drawn at their place, in words."""
-        zeros = f"Values below {self.low:.4g} are drawn at the bottom." if self.floor is not None else ""
-        far = f"Values above {self.high:.4g} are drawn at the edge." if self.edge is not None else ""
+        zeros = (
+            f"Values below {self.low:.4g} are drawn at the bottom."
+            if self.floor is not None
+            else ""
+        )
+        far = (
+            f"Values above {self.high:.4g} are drawn at the edge." if self.edge is not None else ""
+        )
         return f"{zeros} {far}".strip()
 
     @property
     def data(self) -> dict[str, Any]:
         """Return the scale for the page's script, which draws metrics that the reader chooses."""
-        return {"low": self.low, "floor": self.floor, "edge": self.edge, "axis": self.ticks, "note": self.note}
+        return {
+            "low": self.low,
+            "floor": self.floor,
+            "edge": self.edge,
+            "axis": self.ticks,
+            "note": self.note,
+        }
 
     @property
     def ticks(self) -> dict[str, Any]:
@@ -58,13 +72,22 @@ class Scale:
         step = max(1, math.ceil((high - low) / _MOST_TICKS))
         if self.floor is None:
             return {"type": "log", "exponentformat": "power", "dtick": step}
-        powers = [power for power in range(high, low - 1, -step) if power > math.log10(self.floor) + step / 2]
+        powers = [
+            power
+            for power in range(high, low - 1, -step)
+            if power > math.log10(self.floor) + step / 2
+        ]
         labels = ["0", *(f"10<sup>{power}</sup>" for power in powers)]
-        return {"type": "log", "tickvals": [self.floor, *(10.0**power for power in powers)], "ticktext": labels}
+        return {
+            "type": "log",
+            "tickvals": [self.floor, *(10.0**power for power in powers)],
+            "ticktext": labels,
+        }
 
 
 def scale_of(values: Iterable[float], clips: bool = True) -> Scale:
-    """Return the scale for these values. If `clips`, values a million times above the median are drawn at the edge."""
+    """Return the scale for these values. If `clips`, values a million times above the median are
+    drawn at the edge."""
     finite = sorted(value for value in values if math.isfinite(value))
     positive = [value for value in finite if value > 0]
     if not positive or finite[0] < 0 or positive[-1] < _WIDE * positive[0]:
@@ -72,6 +95,10 @@ def scale_of(values: Iterable[float], clips: bool = True) -> Scale:
     median = finite[(len(finite) - 1) // 2] or positive[0]
     near = positive
     if len(finite) >= _FEWEST:
-        near = [value for value in positive if value >= _TINY * median and (value <= _FAR * median or not clips)]
+        near = [
+            value
+            for value in positive
+            if value >= _TINY * median and (value <= _FAR * median or not clips)
+        ]
     edge = 10 * near[-1] if near[-1] < positive[-1] else None
     return Scale(True, near[0], near[-1], near[0] / 10 if finite[0] < near[0] else None, edge)

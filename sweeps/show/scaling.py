@@ -13,7 +13,8 @@ from typing import Any
 from sweeps.show.notes import text_of
 
 COUNTED = ("gpus", "nodes", "ranks")
-"""`gpus` (0 is the CPU) and `ranks` are per node. The count is nodes times gpus, or on CPUs nodes times ranks."""
+"""`gpus` (0 is the CPU) and `ranks` are per node. The count is nodes times gpus, or on CPUs nodes
+times ranks."""
 EPOCH_TIME = "epoch_time"  # metrics of an epoch, in s and 1/s
 SPEED = "images_per_second"
 EPOCHS_TO_STABLE = "epochs_to_stable"  # metrics of a trial, the latter in s
@@ -48,8 +49,10 @@ class Sample(Measurement):
     """A trial, or a line of a table."""
 
     series: str = ""  # values of the other parameters
-    epoch_s: list[float]  # duration of each epoch, without the first of each attempt, which includes tracing
-    course: list[tuple[float, float]] = field(default_factory=list)  # seconds of training without tracing, objective
+    # duration of each epoch, without the first of each attempt, which includes tracing
+    epoch_s: list[float]
+    # seconds of training without tracing, objective
+    course: list[tuple[float, float]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +63,9 @@ class Count(Measurement):
     epoch_s: float
     shortest_s: float
     longest_s: float
-    noise: float  # standard deviation of the epochs relative to their median, from quartiles because of stragglers
+    # standard deviation of the epochs relative to their median, from quartiles because of
+    # stragglers
+    noise: float
     speed_up: float  # relative to the smallest count
     efficiency: float  # speed-up relative to the count; 1 is ideal
     target_s: float | None  # seconds of training until the target was reached; inf if it was not
@@ -98,29 +103,55 @@ class Scaling:
         return f"{count.count}{f' {unit}' * with_unit}{nodes}"
 
 
-def compare(scaling: Scaling, samples: Iterable[Sample], maximize: bool = True, target: float | None = None) -> Scaling:
-    """Return the scaling with series of the samples, and by default a forecast for twice the largest count."""
+def compare(
+    scaling: Scaling, samples: Iterable[Sample], maximize: bool = True, target: float | None = None
+) -> Scaling:
+    """Return the scaling with series of the samples, and by default a forecast for twice the
+    largest count."""
     groups: dict[str, dict[tuple[int, int], list[Sample]]] = {}
     for sample in sorted(samples, key=lambda sample: (sample.count, sample.nodes)):
-        groups.setdefault(sample.series, {}).setdefault((sample.count, sample.nodes), []).append(sample)
+        groups.setdefault(sample.series, {}).setdefault((sample.count, sample.nodes), []).append(
+            sample
+        )
     by_size = sorted(groups, key=lambda name: (-len(groups[name]), name))
     shown = sorted(by_size[:_MOST_SERIES])
     hidden = by_size[_MOST_SERIES:]
-    laws = {name: law for series in shown for name, law in split_by_law(series, groups[series], scaling).items()}
+    laws = {
+        name: law
+        for series in shown
+        for name, law in split_by_law(series, groups[series], scaling).items()
+    }
     all_series = [_series(name, by_size, maximize, target) for name, by_size in laws.items()]
-    single = [f"{scaling.label(s.counts[0])} {s.name}".rstrip() for s in all_series if len(s.counts) == 1]
-    remarks = [f"Measured for a single count, so not compared: {'; '.join(single)}."] if single else []
-    remarks += [f"Series not shown ({len(hidden)} of {len(groups)}): {text_of(hidden)}."] if hidden else []
-    counts = scaling.forecast_counts or [2 * max(count.count for series in all_series for count in series.counts)]
-    return replace(scaling, series=all_series, forecast_counts=counts, remarks=[*remarks, *scaling.remarks])
+    single = [
+        f"{scaling.label(s.counts[0])} {s.name}".rstrip() for s in all_series if len(s.counts) == 1
+    ]
+    remarks = (
+        [f"Measured for a single count, so not compared: {'; '.join(single)}."] if single else []
+    )
+    remarks += (
+        [f"Series not shown ({len(hidden)} of {len(groups)}): {text_of(hidden)}."] if hidden else []
+    )
+    counts = scaling.forecast_counts or [
+        2 * max(count.count for series in all_series for count in series.counts)
+    ]
+    return replace(
+        scaling, series=all_series, forecast_counts=counts, remarks=[*remarks, *scaling.remarks]
+    )
 
 
-def split_by_law(name: str, by_size: Mapping[tuple[int, int], list[Sample]], scaling: Scaling) -> dict[str, Groups]:
-    """Return the samples by series: one, or if equal counts on one and on several nodes differ, one for each law.
+def split_by_law(
+    name: str, by_size: Mapping[tuple[int, int], list[Sample]], scaling: Scaling
+) -> dict[str, Groups]:
+    """Return the samples by series: one, or if equal counts on one and on several nodes differ, one
+    for each law.
 
-    Within a node, time depends on the number of devices; across nodes with the same devices on each, on the network.
+    Within a node, time depends on the number of devices; across nodes with the same devices on
+    each, on the network.
     """
-    epoch_s = {size: statistics.median(chain(*(s.epoch_s for s in group))) for size, group in by_size.items()}
+    epoch_s = {
+        size: statistics.median(chain(*(s.epoch_s for s in group)))
+        for size, group in by_size.items()
+    }
     times_by_count: dict[int, list[float]] = {}
     for (count, _), seconds in epoch_s.items():
         times_by_count.setdefault(count, []).append(seconds)
@@ -138,15 +169,21 @@ def split_by_law(name: str, by_size: Mapping[tuple[int, int], list[Sample]], sca
 
 
 def parse_size(point: Mapping[str, object]) -> Size | None:
-    """Return the size on which a configuration runs; None if a counted value is no whole number or too small."""
-    cells = [str(point.get(name, default)) for name, default in zip(COUNTED, (0, 1, 1), strict=True)]
+    """Return the size on which a configuration runs; None if a counted value is no whole number or
+    too small."""
+    cells = [
+        str(point.get(name, default)) for name, default in zip(COUNTED, (0, 1, 1), strict=True)
+    ]
     gpus, nodes, ranks = (int(cell) if cell.isdecimal() else -1 for cell in cells)
     return (nodes * (gpus or ranks), nodes, gpus) if gpus >= 0 and min(nodes, ranks) > 0 else None
 
 
-def _series(name: str, groups: Sequence[Sequence[Sample]], maximize: bool, target: float | None) -> Series:
+def _series(
+    name: str, groups: Sequence[Sequence[Sample]], maximize: bool, target: float | None
+) -> Series:
     median, worst = (statistics.median_low, min) if maximize else (statistics.median_high, max)
-    reached = [combine([s.objective for s in group], median) for group in groups]  # by more than half of the samples
+    # by more than half of the samples
+    reached = [combine([s.objective for s in group], median) for group in groups]
     values = [value for value in reached if value is not None]
     if target is None and values and len(values) == len(reached):
         target = worst(values) or None  # because an accuracy of 0 needs no training
@@ -156,14 +193,19 @@ def _series(name: str, groups: Sequence[Sequence[Sample]], maximize: bool, targe
     return Series(name, counts, target)
 
 
-def _count(group: Sequence[Sample], smallest: Count | None, target: float | None, maximize: bool) -> Count:
+def _count(
+    group: Sequence[Sample], smallest: Count | None, target: float | None, maximize: bool
+) -> Count:
     epochs = [seconds for sample in group for seconds in sample.epoch_s]
     count = group[0].count
     epoch_s = statistics.median(epochs)
-    quartiles = statistics.quantiles(epochs * 2, method="inclusive")  # doubled, because it needs two values
+    # doubled, because it needs two values
+    quartiles = statistics.quantiles(epochs * 2, method="inclusive")
     speed_up = smallest.epoch_s / epoch_s if smallest else 1.0
     names = [field.name for field in fields(Measurement)]
-    medians: dict[str, Any] = {name: combine(getattr(sample, name) for sample in group) for name in names}
+    medians: dict[str, Any] = {
+        name: combine(getattr(sample, name) for sample in group) for name in names
+    }
     return Count(
         **medians | {"count": count, "nodes": group[0].nodes},
         trials=len(group),
@@ -178,13 +220,19 @@ def _count(group: Sequence[Sample], smallest: Count | None, target: float | None
 
 
 def _median_time(target: float, group: Sequence[Sample], maximize: bool) -> float | None:
-    """Return the seconds of training until the objective reached the target; inf if it did not, None if unknown."""
+    """Return the seconds of training until the objective reached the target; inf if it did not,
+    None if unknown."""
     sign = 1 if maximize else -1
     courses = [sample.course for sample in group if sample.course]
-    times = [next((s for s, value in course if sign * value >= sign * target), math.inf) for course in courses]
+    times = [
+        next((s for s, value in course if sign * value >= sign * target), math.inf)
+        for course in courses
+    ]
     return statistics.median(times) if times else None
 
 
-def combine(values: Iterable[float | None], by: Callable[[list[float]], float] = statistics.median) -> float | None:
+def combine(
+    values: Iterable[float | None], by: Callable[[list[float]], float] = statistics.median
+) -> float | None:
     finite = [value for value in values if value is not None and math.isfinite(value)]
     return by(finite) if finite else None

@@ -16,13 +16,20 @@ MOST = 30  # newest lines that are shown
 
 
 def describe_steering(study: StudySnapshot, reads_trials: bool = True) -> list[str]:
-    """Return who added and excluded points, extended the study and, from the files of trials, pruned trials, and when.
+    """Return who added and excluded points, extended the study and, from the files of trials,
+    pruned trials, and when.
 
     The oldest change is the first.
     """
     lines = [*_describe_extensions(study)]
-    lines += [(added.at, f"{added.by} added {point_text(added.params)}") for added in study.added if added.by]
-    lines += [(excluded.at, f"{excluded.by} excluded {excluded.text}") for excluded in study.excluded]
+    lines += [
+        (added.at, f"{added.by} added {point_text(added.params)}")
+        for added in study.added
+        if added.by
+    ]
+    lines += [
+        (excluded.at, f"{excluded.by} excluded {excluded.text}") for excluded in study.excluded
+    ]
     for trial in study.rows if reads_trials else ():
         newest = TrialFolder(trial.folder).newest() if trial.state is State.PRUNED else None
         if newest and (request := newest.stopped_by()):
@@ -38,10 +45,16 @@ def _describe_time(at: float) -> str:
 def _describe_extensions(study: StudySnapshot) -> Iterator[tuple[float, str]]:
     with suppress(FileNotFoundError, CorruptFile):
         for extension in read(study.folder).extended:
-            yield extension["at"], f"{extension.get('by')} extended the study: {extension.get('values')}"
+            yield (
+                extension["at"],
+                f"{extension.get('by')} extended the study: {extension.get('values')}",
+            )
 
 
 def paragraphs(lines: Sequence[str]) -> list[Paragraph]:
     """Return the newest lines, a paragraph each, and how many are older."""
     older = len(lines) - MOST
-    return [*([Paragraph(f"{older} earlier changes by persons")] if older > 0 else []), *map(Paragraph, lines[-MOST:])]
+    return [
+        *([Paragraph(f"{older} earlier changes by persons")] if older > 0 else []),
+        *map(Paragraph, lines[-MOST:]),
+    ]

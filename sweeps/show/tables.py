@@ -11,7 +11,8 @@ HTML = "report.html"
 """The table of all trials, and the page, in the folder of their study."""
 Table = list[list[str]]  # rows of cells; the first is the header
 GAP = "\u2003\u200b"
-"""End of a cell in Markdown, because MLflow shows cells without a gap (0.01 and 64 as 0.0164) and trims spaces."""
+"""End of a cell in Markdown, because MLflow shows cells without a gap (0.01 and 64 as 0.0164) and
+trims spaces."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,9 @@ Part = Paragraph | Table
 
 
 def as_markdown(table: Table, gap: str = GAP) -> str:
-    header, *lines = [[cell.replace("|", "\\|").replace("\n", " ") for cell in cells] for cells in table]
+    header, *lines = [
+        [cell.replace("|", "\\|").replace("\n", " ") for cell in cells] for cells in table
+    ]
     texts = [f"| {f'{gap} | '.join(cells)} |" for cells in [header, *lines]]
     return "\n".join([texts[0], f"| {' | '.join(['---'] * len(header))} |", *texts[1:]])
 
@@ -47,9 +50,12 @@ def as_markdown(table: Table, gap: str = GAP) -> str:
 def as_note(parts: Sequence[Part], most: int, rest: str) -> str:
     """Return at most `most` characters of Markdown.
 
-    The text has all paragraphs and those tables that fit. If a part is left out, the text ends with `rest`.
+    The text has all paragraphs and those tables that fit. If a part is left out, the text ends with
+    `rest`.
     """
-    rendered = [part.markdown if isinstance(part, Paragraph) else as_markdown(part) for part in parts]
+    rendered = [
+        part.markdown if isinstance(part, Paragraph) else as_markdown(part) for part in parts
+    ]
     if len(whole := "\n\n".join(rendered)) <= most:
         return whole
     room = most - len(f"\n\n{rest}")
@@ -64,7 +70,8 @@ def as_note(parts: Sequence[Part], most: int, rest: str) -> str:
 
 
 def as_html(table: Table, trials: Sequence[int | None] = ()) -> str:
-    """Return a table that page.js sorts. A click on a row opens its trial, by the number in `trials`."""
+    """Return a table that page.js sorts. A click on a row opens its trial, by the number in
+    `trials`."""
     header, *lines = [[html.escape(without_password(cell)) for cell in cells] for cells in table]
     rows = []
     for cells, number in zip(lines, trials or [None] * len(lines), strict=True):

@@ -1,4 +1,5 @@
-"""The data of a study's trials on its page: params, outcome, curves, the end of the log, and the configuration."""
+"""The data of a study's trials on its page: params, outcome, curves, the end of the log, and the
+configuration."""
 
 import html
 import math
@@ -48,10 +49,12 @@ class _MetricsFile:
     by_time: bool = False  # whether curves are over seconds since the first line, not over steps
     first_time: float = 0.0  # of the first line, seconds since 1970
     curves: Curves = field(default_factory=dict)
-    seconds: Curve = field(default_factory=lambda: ([], []))  # of all attempts since the first line, by step
+    # of all attempts since the first line, by step
+    seconds: Curve = field(default_factory=lambda: ([], []))
 
     def read(self, objective: Sequence[str], pauses: Sequence[tuple[float, float]]) -> None:
-        """Read new lines. The seconds of `pauses` between attempts, each with its end, do not count."""
+        """Read new lines. The seconds of `pauses` between attempts, each with its end, do not
+        count."""
         try:
             lines = self.reader.unread()
         except OSError:  # because one trial must not hide the others
@@ -91,16 +94,19 @@ class _Files:
 
     metrics: _MetricsFile
     system: _MetricsFile
-    version: tuple[str, int] = ("", 0)  # state and number of attempts of the trial when its files were read
+    # state and number of attempts of the trial when its files were read
+    version: tuple[str, int] = ("", 0)
     curves: Curves = field(default_factory=dict)
     usage: Curves = field(default_factory=dict)  # of the system metrics
     seconds: Curve = field(default_factory=lambda: ([], []))
     log: list[str] = field(default_factory=list)
     config: list[str] = field(default_factory=list)
-    process: dict[str, str] = field(default_factory=dict)  # machine and versions of the newest attempt, by labels
+    # machine and versions of the newest attempt, by labels
+    process: dict[str, str] = field(default_factory=dict)
 
     def read(self, trial: TrialRecord, objective: Sequence[str], study: Path) -> None:
-        """Read new lines of the files in the study's folder. A trial that has ended has no new lines."""
+        """Read new lines of the files in the study's folder. A trial that has ended has no new
+        lines."""
         version = str(trial.state), len(trial.attempts)
         if self.version == version and trial.state.is_over:
             return
@@ -122,7 +128,8 @@ class _Files:
 
 
 class TrialFiles:
-    """The files of a study's trials. Files of ended trials are read once; of running trials, new lines are read."""
+    """The files of a study's trials. Files of ended trials are read once; of running trials, new
+    lines are read."""
 
     def __init__(self, objective: Sequence[str], shows_logs: bool = True) -> None:
         self._objective = objective
@@ -131,7 +138,8 @@ class TrialFiles:
         self._files: dict[int, _Files] = {}
 
     def look(self, findings: Findings, patience_s: float = math.inf) -> None:
-        """Read new lines, the newest trials first, for at most `patience_s`. The next call reads the rest."""
+        """Read new lines, the newest trials first, for at most `patience_s`. The next call reads
+        the rest."""
         until = time.monotonic() + patience_s
         self._study = findings.study.folder
         for trial in shown_of(findings)[::-1]:
@@ -144,7 +152,10 @@ class TrialFiles:
         last = {trial.number: self._last(trial.number) for trial in study.rows if not trial.metrics}
         if not any(last.values()):
             return study
-        rows = [replace(trial, metrics=last[trial.number]) if last.get(trial.number) else trial for trial in study.rows]
+        rows = [
+            replace(trial, metrics=last[trial.number]) if last.get(trial.number) else trial
+            for trial in study.rows
+        ]
         return replace(study, rows=rows)
 
     def curves(self) -> dict[int, Curves]:
@@ -152,7 +163,8 @@ class TrialFiles:
         return {number: files.curves for number, files in self._files.items()}
 
     def usage(self) -> dict[int, Curves]:
-        """Return the curves of each trial's system metrics by its number, over seconds since its first sample."""
+        """Return the curves of each trial's system metrics by its number, over seconds since its
+        first sample."""
         return {number: files.usage for number, files in self._files.items()}
 
     def seconds(self) -> dict[int, Curve]:
@@ -176,13 +188,18 @@ class TrialFiles:
         return "<br>".join([f"<b>trial {trial.number}</b> {state}", *lines])
 
     def as_data(self, findings: Findings) -> dict[str, Any]:
-        """Return the data for the page's script. Configurations share `lines`, which has each line once."""
+        """Return the data for the page's script. Configurations share `lines`, which has each line
+        once."""
         rows = shown_of(findings)
         lines = dict[str, int]()
         log_size = max(300, min(_LOG, _LOGS // max(1, len(rows))))
-        points = sum(len(steps) for files in self._files.values() for steps, _ in files.curves.values())
+        points = sum(
+            len(steps) for files in self._files.values() for steps, _ in files.curves.values()
+        )
         every = math.ceil(points / _NUMBERS)
-        configured = {trial.number for trial in [*findings.top[: _CONFIGS // 2], *rows[-_CONFIGS // 2 :]]}
+        configured = {
+            trial.number for trial in [*findings.top[: _CONFIGS // 2], *rows[-_CONFIGS // 2 :]]
+        }
         trials = {}
         for trial in rows:
             files = self._files.get(trial.number) or _files_of(trial)
@@ -190,10 +207,16 @@ class TrialFiles:
             trials[trial.number] = {
                 "state": str(trial.state).replace("_", " "),
                 "facts": _facts(trial, findings.study) | files.process,
-                "params": {name: _masked(text(value), _LINE) for name, value in trial.params.items()},
-                "metrics": {name: text(trial.metrics[name]) for name in _few(trial.metrics, self._objective)},
-                "curves": {name: _every(curve, every) for name, curve in files.curves.items()}
-                | (files.usage if trial.number in configured else {}),
+                "params": {
+                    name: _masked(text(value), _LINE) for name, value in trial.params.items()
+                },
+                "metrics": {
+                    name: text(trial.metrics[name]) for name in _few(trial.metrics, self._objective)
+                },
+                "curves": (
+                    {name: _every(curve, every) for name, curve in files.curves.items()}
+                    | (files.usage if trial.number in configured else {})
+                ),
                 "seconds": _every(files.seconds, every),
                 "error": _masked(trial.error, _LOG),
                 "log": "\n".join(files.log)[-log_size:] if self._shows_logs else "",
@@ -203,15 +226,25 @@ class TrialFiles:
         return {"trials": trials, "lines": [*lines], "scales": self._scales(every)}
 
     def _scales(self, every: int) -> dict[str, Any]:
-        """Return the scale of each metric, and of each `accuracy, val_accuracy`, over every `every`-th value."""
+        """Return the scale of each metric, and of each `accuracy, val_accuracy`, over every
+        `every`-th value."""
         values = dict[str, list[float]]()
         for files in self._files.values():
             for name, curve in files.curves.items():
-                values.setdefault(name, []).extend(value for value in _every(curve, every)[1] if value is not None)
+                values.setdefault(name, []).extend(
+                    value for value in _every(curve, every)[1] if value is not None
+                )
         choices = {name: [name] for name in values}
-        choices |= {f"{name}, val_{name}": [name, f"val_{name}"] for name in values if f"val_{name}" in values}
+        choices |= {
+            f"{name}, val_{name}": [name, f"val_{name}"]
+            for name in values
+            if f"val_{name}" in values
+        }
         return {
-            choice: {"metrics": metrics, **scale_of(chain(*(values[name] for name in metrics))).data}
+            choice: {
+                "metrics": metrics,
+                **scale_of(chain(*(values[name] for name in metrics))).data,
+            }
             for choice, metrics in choices.items()
         }
 
@@ -233,7 +266,8 @@ class TrialFiles:
 
 
 def shown_of(findings: Findings) -> list[TrialRecord]:
-    """Return the shown trials by number: all, or if there are more than 2000, the best and the newest."""
+    """Return the shown trials by number: all, or if there are more than 2000, the best and the
+    newest."""
     rows = sorted(findings.study.rows, key=lambda trial: trial.number)
     if len(rows) <= 2 * _SHOWN:
         return rows
@@ -243,7 +277,9 @@ def shown_of(findings: Findings) -> list[TrialRecord]:
 
 
 def _files_of(trial: TrialRecord) -> _Files:
-    metrics, system = (MetricsReader(TrialFolder(trial.folder), name) for name in (METRICS, SYSTEM_METRICS))
+    metrics, system = (
+        MetricsReader(TrialFolder(trial.folder), name) for name in (METRICS, SYSTEM_METRICS)
+    )
     return _Files(_MetricsFile(metrics), _MetricsFile(system, by_time=True))
 
 
@@ -265,7 +301,11 @@ def _facts(trial: TrialRecord, study: StudySnapshot) -> dict[str, str]:
 
 def _few(metrics: Mapping[str, float], first: Sequence[str]) -> list[str]:
     """Return the names of the metrics that the page shows."""
-    names = [*metrics] if len(metrics) <= _NAMES else [*dict.fromkeys([n for n in first if n in metrics] + [*metrics])]
+    names = (
+        [*metrics]
+        if len(metrics) <= _NAMES
+        else [*dict.fromkeys([n for n in first if n in metrics] + [*metrics])]
+    )
     return names[:_NAMES]
 
 
@@ -293,7 +333,10 @@ def _read_config(folder: Path, study: Path) -> list[str]:
         return []
     try:
         with open_regular(folder / ".hydra" / "config.yaml") as file:
-            return [_masked(line, _LINE) for line in file.read(_CONFIG).decode(errors="replace").splitlines()]
+            return [
+                _masked(line, _LINE)
+                for line in file.read(_CONFIG).decode(errors="replace").splitlines()
+            ]
     except OSError:
         return []
 
@@ -304,5 +347,6 @@ def _wrapped(words: str, most: int = 56) -> str:
 
 
 def _masked(words: str, most: int) -> str:
-    """Return the words without passwords, cut afterwards because half a password would not be recognized."""
+    """Return the words without passwords, cut afterwards because half a password would not be
+    recognized."""
     return without_password(words)[:most]

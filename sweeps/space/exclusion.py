@@ -1,4 +1,5 @@
-"""Conditions on points that are never tried, such as `gpus=1 and batch_size>512`: parsed, and never executed."""
+"""Conditions on points that are never tried, such as `gpus=1 and batch_size>512`: parsed, and never
+executed."""
 
 import ast
 import keyword
@@ -34,35 +35,48 @@ class Excluded:
     text: str
     by: str  # name of the user
     at: float  # s since 1970
-    size: int | None = None  # number of points that were tried or still may be; None if far more than trials
+    # number of points that were tried or still may be; None if far more than trials
+    size: int | None = None
 
 
 class Exclusion:
-    """A condition on points. A comparison of a key that a point lacks is undecided, and excludes nothing."""
+    """A condition on points. A comparison of a key that a point lacks is undecided, and excludes
+    nothing."""
 
     def __init__(self, text: str, keys: Collection[str]) -> None:
-        """Parse the condition on these keys, without their plus. Raises UserError if the text is no condition."""
+        """Parse the condition on these keys, without their plus. Raises UserError if the text is no
+        condition."""
         self.text = text
         self._keys = keys
-        self.equalities: list[tuple[str, Any]] = []  # keys with the values that they are compared with
-        self.ordered: list[str] = []  # keys whose order with a number or with another key is compared
+        # keys with the values that they are compared with
+        self.equalities: list[tuple[str, Any]] = []
+        # keys whose order with a number or with another key is compared
+        self.ordered: list[str] = []
         self.first_unknown = ""  # first name that is compared like a key, and is none
         try:
             if not isinstance(text, str):
                 raise ValueError(text)
-            parsed = ast.parse(_SINGLE_EQUAL.sub(lambda match: match[1] or "==", text.strip()), mode="eval")
+            parsed = ast.parse(
+                _SINGLE_EQUAL.sub(lambda match: match[1] or "==", text.strip()), mode="eval"
+            )
             self._truth = self._compile(parsed.body)
         except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
             raise UserError(f"{SETTING}: '{text}' cannot be read.\n{_EXAMPLE}") from error
 
     def holds(self, values: Values) -> bool:
-        """Return whether the condition is true for a point, or for all points that continue a part of one."""
+        """Return whether the condition is true for a point, or for all points that continue a part
+        of one."""
         return self._truth(values) is True
 
     def _compile(self, node: ast.expr) -> Truth:
-        """Return a condition: and, or, not, a comparison, or a key. Raises ValueError for anything else."""
+        """Return a condition: and, or, not, a comparison, or a key. Raises ValueError for anything
+        else."""
         if isinstance(node, ast.BoolOp):
-            return partial(_combine, [self._compile(value) for value in node.values], isinstance(node.op, ast.Or))
+            return partial(
+                _combine,
+                [self._compile(value) for value in node.values],
+                isinstance(node.op, ast.Or),
+            )
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return partial(_negate, self._compile(node.operand))
         if isinstance(node, ast.Compare):
@@ -76,7 +90,9 @@ class Exclusion:
 
     def _compile_pair(self, left: ast.expr, sign: ast.cmpop, right: ast.expr) -> Truth:
         is_list = isinstance(right, ast.List | ast.Tuple)
-        if not isinstance(sign, (*_ORDER, *_EQUAL)) or is_list != isinstance(sign, ast.In | ast.NotIn):
+        if not isinstance(sign, (*_ORDER, *_EQUAL)) or is_list != isinstance(
+            sign, ast.In | ast.NotIn
+        ):
             raise ValueError(sign)
         others = right.elts if isinstance(right, ast.List | ast.Tuple) else [right]
         key = self._key(left)
@@ -92,16 +108,21 @@ class Exclusion:
             elif key is not None and isinstance(sign, _EQUAL):
                 self.equalities.append((key, literal))
         compare = is_same if isinstance(sign, _EQUAL) else partial(_is_ordered, _ORDER[type(sign)])
-        truth = partial(_compare, self._read(left), compare, [self._read(other) for other in others])
+        truth = partial(
+            _compare, self._read(left), compare, [self._read(other) for other in others]
+        )
         return partial(_negate, truth) if isinstance(sign, ast.NotEq | ast.NotIn) else truth
 
     def _key(self, node: ast.expr) -> str | None:
         """Return the swept key that a name, or a text in quotes, is; None if it is none."""
-        literal = _literal(node) if isinstance(node, ast.Name | ast.Attribute | ast.Constant) else None
+        literal = (
+            _literal(node) if isinstance(node, ast.Name | ast.Attribute | ast.Constant) else None
+        )
         return literal if isinstance(literal, str) and literal in self._keys else None
 
     def _read(self, node: ast.expr) -> Callable[[Values], Any]:
-        """Return a function that returns a literal, or the value of a key; without the key, it raises KeyError."""
+        """Return a function that returns a literal, or the value of a key; without the key, it
+        raises KeyError."""
         key = self._key(node)
         if key is not None:
             return operator.itemgetter(key)
@@ -110,7 +131,8 @@ class Exclusion:
 
 
 def exact(point: Values, keys: Collection[str]) -> str:
-    """Return a condition that only the points with these values fulfil; empty if the grammar has none."""
+    """Return a condition that only the points with these values fulfil; empty if the grammar has
+    none."""
     text = " and ".join(f"{written(key)}={written(value)}" for key, value in point.items())
     try:
         condition = Exclusion(text, keys)
@@ -121,7 +143,8 @@ def exact(point: Values, keys: Collection[str]) -> str:
 
 
 def written(value: Any) -> str:
-    """Return a key or a value as one types it in a condition, with quotes unless a text is a plain name."""
+    """Return a key or a value as one types it in a condition, with quotes unless a text is a plain
+    name."""
     if not isinstance(value, str):
         return next((name for name, named in _NAMED.items() if value is named), str(value))
     words = value.split(".")
@@ -136,7 +159,13 @@ def _name(node: ast.expr) -> str:
     """Return a dotted name, or a text in quotes. Raises ValueError for anything else."""
     if isinstance(node, ast.Attribute):
         return f"{_name(node.value)}.{node.attr}"
-    name = node.id if isinstance(node, ast.Name) else node.value if isinstance(node, ast.Constant) else None
+    name = (
+        node.id
+        if isinstance(node, ast.Name)
+        else node.value
+        if isinstance(node, ast.Constant)
+        else None
+    )
     if not isinstance(name, str):
         raise ValueError(node)
     return name
@@ -144,9 +173,15 @@ def _name(node: ast.expr) -> str:
 
 def _literal(node: ast.expr) -> Any:
     """Return a number, a text, true, false or null. Raises ValueError for anything else."""
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and is_number(value := _literal(node.operand)):
+    if (
+        isinstance(node, ast.UnaryOp)
+        and isinstance(node.op, ast.USub)
+        and is_number(value := _literal(node.operand))
+    ):
         return -value
-    if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, int | float | str)):
+    if isinstance(node, ast.Constant) and (
+        node.value is None or isinstance(node.value, int | float | str)
+    ):
         return node.value
     name = _name(node)
     if name.lower() in _NUMBERS:  # in any case, as in Hydra's grammar

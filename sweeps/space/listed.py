@@ -21,17 +21,26 @@ class Listed:
 
     def __contains__(self, point: Point) -> bool:
         """Return whether the part of a point that has the listed keys is a listed point."""
-        return canonical({key: value for key, value in point.items() if key in self.keys}) in self._texts
+        return (
+            canonical({key: value for key, value in point.items() if key in self.keys})
+            in self._texts
+        )
 
     def beside(self, key: str, point: Point) -> Sequence[Value] | None:
-        """Return the values that listed points have beside the values of `point`; None if any value is possible."""
+        """Return the values that listed points have beside the values of `point`; None if any value
+        is possible."""
         if key not in self.keys:
             return None
         indices = self.matching({other: value for other, value in point.items() if other != key})
-        return [self.points[i][key] for i in sorted(indices) if key in self.points[i]] if indices else None
+        return (
+            [self.points[i][key] for i in sorted(indices) if key in self.points[i]]
+            if indices
+            else None
+        )
 
     def matching(self, point: Point) -> Set[int]:
-        """Return the indices of the listed points that have the values of a point, or of a part of one."""
+        """Return the indices of the listed points that have the values of a point, or of a part of
+        one."""
         indices: Set[int] = set(range(len(self.points)))
         for key, value in point.items():
             if key in self.keys:
@@ -44,7 +53,8 @@ class Listed:
 
     @cached_property
     def _indices(self) -> Mapping[str, Set[int]]:
-        """Return the indices of the points that have a value, by the text of its key and the value."""
+        """Return the indices of the points that have a value, by the text of its key and the
+        value."""
         indices: dict[str, set[int]] = {}
         for i, point in enumerate(self.points):
             for key, value in point.items():
@@ -52,14 +62,23 @@ class Listed:
         return indices
 
 
-def removed_point(old: Sequence[Point], new: Sequence[Point], values: Mapping[str, Sequence[Value]]) -> Point | None:
-    """Return a combination of values that the `old` listed points allow, and the `new` ones do not; None without one.
+def removed_point(
+    old: Sequence[Point], new: Sequence[Point], values: Mapping[str, Sequence[Value]]
+) -> Point | None:
+    """Return a combination of values that the `old` listed points allow, and the `new` ones do not;
+    None without one.
 
     Without listed points, all combinations of the parameters' old `values` are allowed.
     """
     if not new:
         return None
     allowed = {*map(canonical, new)}
-    columns = [[{key: value} for value in values[key]] for key in dict.fromkeys(chain(*new)) if key in values]
-    combined = (dict(chain.from_iterable(part.items() for part in parts)) for parts in product(*columns))
+    columns = [
+        [{key: value} for value in values[key]]
+        for key in dict.fromkeys(chain(*new))
+        if key in values
+    ]
+    combined = (
+        dict(chain.from_iterable(part.items() for part in parts)) for parts in product(*columns)
+    )
     return next((point for point in old or combined if canonical(point) not in allowed), None)

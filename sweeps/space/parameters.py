@@ -36,7 +36,8 @@ class Choice:
     values: tuple[Value, ...]
     texts: tuple[str, ...]
     condition: Condition | None = None
-    numbers: bool = False  # whether the values came from range(), so that a sampler may use their order
+    # whether the values came from range(), so that a sampler may use their order
+    numbers: bool = False
 
     @property
     def typed(self) -> str:
@@ -55,13 +56,22 @@ class Choice:
 
     def find(self, value: Any) -> list[Value]:
         """Return a list of the parameter's value that equals `value`; empty if there is none."""
-        plain = value if value is None or isinstance(value, bool | int | float | str) else text_of(value)
+        plain = (
+            value
+            if value is None or isinstance(value, bool | int | float | str)
+            else text_of(value)
+        )
         return [value for value in self.distinct if is_same(value, plain)][:1]
 
     @cached_property
     def ordered(self) -> tuple[float, ...]:
-        """Return the values in ascending order if they are two or more numbers; empty for categories, and with nan."""
-        numbers = [value for value in self.distinct if isinstance(value, int | float) and not isinstance(value, bool)]
+        """Return the values in ascending order if they are two or more numbers; empty for
+        categories, and with nan."""
+        numbers = [
+            value
+            for value in self.distinct
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        ]
         numbers = [value for value in numbers if not math.isnan(value)]
         return tuple(sorted(numbers)) if len(numbers) == len(self.distinct) > 1 else ()
 
@@ -71,12 +81,17 @@ class Choice:
 
     def distance(self, value: Value, other: Value) -> float:
         """Return the distance of two values, from 0 to 1."""
-        return abs(self.fraction(value) - self.fraction(other)) if self.ordered else float(not is_same(value, other))
+        return (
+            abs(self.fraction(value) - self.fraction(other))
+            if self.ordered
+            else float(not is_same(value, other))
+        )
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A parameter with any value from `low` to `high`, ends included; only whole numbers if both ends are whole."""
+    """A parameter with any value from `low` to `high`, ends included; only whole numbers if both
+    ends are whole."""
 
     key: str
     low: float
@@ -99,15 +114,21 @@ class Interval:
         return isinstance(self.low, int) and isinstance(self.high, int)
 
     def find(self, value: Any) -> list[Value]:
-        """Return a list of `value` in the parameter's type; empty if `value` is outside of the interval."""
-        if isinstance(value, bool) or not isinstance(value, int | float) or not self.low <= value <= self.high:
+        """Return a list of `value` in the parameter's type; empty if `value` is outside of the
+        interval."""
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not self.low <= value <= self.high
+        ):
             return []
         if self.whole:
             return [int(value)] if value == int(value) else []
         return [float(value)]
 
     def fraction(self, value: Any) -> float:
-        """Return the position of a value in the interval, from 0 to 1; on a log scale if the interval has one."""
+        """Return the position of a value in the interval, from 0 to 1; on a log scale if the
+        interval has one."""
         scale = math.log if self.log else float
         fraction: float = (scale(value) - scale(self.low)) / (scale(self.high) - scale(self.low))
         return fraction
@@ -132,7 +153,8 @@ _EXACT = 2**53  # up to this whole number a float has each one
 
 
 def canonical(point: Mapping[str, Value]) -> str:
-    """Return a text that equal points share: 1 and 1.0 are one value, and nan and nan, but not 1 and True."""
+    """Return a text that equal points share: 1 and 1.0 are one value, and nan and nan, but not 1
+    and True."""
     values = dict(point)
     for key, value in point.items():
         if is_number(value) and abs(value) <= _EXACT:
@@ -141,7 +163,8 @@ def canonical(point: Mapping[str, Value]) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a text in Hydra's grammar, with quotes if the grammar would refuse it or read anything else."""
+    """Return a text in Hydra's grammar, with quotes if the grammar would refuse it or read anything
+    else."""
     plain = text_of(text)
     with suppress(HydraException):
         if OverridesParser.create().parse_override(f"key={plain}").value() == text:
@@ -150,7 +173,8 @@ def quoted(text: str) -> str:
 
 
 def literal(value: Any) -> str:
-    """Return a value in Hydra's grammar, with quotes wherever the grammar would read a text as anything else."""
+    """Return a value in Hydra's grammar, with quotes wherever the grammar would read a text as
+    anything else."""
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, list | tuple):
@@ -166,7 +190,8 @@ def literals(values: Iterable[Any]) -> str:
 
 
 def _part(value: Any) -> str:
-    """Return one of several values, or of the values of a mapping, where an empty text needs quotes."""
+    """Return one of several values, or of the values of a mapping, where an empty text needs
+    quotes."""
     return literal(value) or "''"
 
 

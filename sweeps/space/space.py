@@ -10,21 +10,42 @@ from sweeps.base.errors import UserError
 from sweeps.hydra.settings import SweeperConf
 from sweeps.space.exclusion import Exclusion
 from sweeps.space.listed import Listed
-from sweeps.space.parameters import Choice, Condition, Interval, Parameter, canonical, quoted, text_of
+from sweeps.space.parameters import (
+    Choice,
+    Condition,
+    Interval,
+    Parameter,
+    canonical,
+    quoted,
+    text_of,
+)
 from sweeps.space.spread import spread
 from sweeps.trial.job import Point, Value
 
-__all__ = ["Choice", "Condition", "Interval", "Parameter", "SearchSpace", "canonical", "is_grid", "quoted", "text_of"]
+__all__ = [
+    "Choice",
+    "Condition",
+    "Interval",
+    "Parameter",
+    "SearchSpace",
+    "canonical",
+    "is_grid",
+    "quoted",
+    "text_of",
+]
 
 T = TypeVar("T")
 Values = Callable[[Parameter], Iterable[Value]]
 """A function that returns the values to try of a parameter."""
-_MOST_EMPTY = 2000  # points in a row that conditions exclude, before a space with fractions counts as empty
+# points in a row that conditions exclude, before a space with fractions counts as empty
+_MOST_EMPTY = 2000
 _FEW = 10
 COLLECTIONS = ("[", "{")
-"""The first signs of a list and of a dict of the user's own function, which a record has as text."""
+"""The first signs of a list and of a dict of the user's own function, which a record has as
+text."""
 MOST_CORNERS = 500
-SAMPLED = 100  # values that are checked of a parameter with more values than MOST_CORNERS, which takes a second
+# values that are checked of a parameter with more values than MOST_CORNERS, which takes a second
+SAMPLED = 100
 
 
 @dataclass(frozen=True)
@@ -34,43 +55,56 @@ class SearchSpace:
     parameters: tuple[Parameter, ...]
     fixed: tuple[str, ...]
     constants: Mapping[str, str]  # values of keys that are not swept, as text, for conditions
-    listed: tuple[Point, ...] = ()  # each of these points is combined with all values of the other parameters
+    # each of these points is combined with all values of the other parameters
+    listed: tuple[Point, ...] = ()
     excluded: tuple[Exclusion, ...] = ()  # conditions under which a point is not in the space
-    order: tuple[str, ...] = ()  # keys as they were typed, because a later override changes what an earlier one set
+    # keys as they were typed, because a later override changes what an earlier one set
+    order: tuple[str, ...] = ()
 
     def with_listed(self, listed: Sequence[Point]) -> "SearchSpace":
         """Return the space with listed points, whose keys become parameters before the others."""
         choices = []
         keys = {parameter.key for parameter in self.parameters}
-        for key in (key for key in dict.fromkeys(chain(*listed)) if key not in keys):  # of a record, all are parameters
+        # of a record, all are parameters
+        for key in (key for key in dict.fromkeys(chain(*listed)) if key not in keys):
             values = {canonical({key: point[key]}): point[key] for point in listed if key in point}
-            choices.append(Choice(key, tuple(values.values()), tuple(map(text_of, values.values()))))
+            choices.append(
+                Choice(key, tuple(values.values()), tuple(map(text_of, values.values())))
+            )
         rows = tuple({**point, **other} for point in listed for other in self.listed or ({},))
         return replace(self, parameters=(*choices, *self.parameters), listed=rows)
 
     def with_excluded(self, conditions: Sequence[str]) -> "SearchSpace":
-        """Return the space without the points for which a condition holds. Raises UserError if it is none."""
+        """Return the space without the points for which a condition holds. Raises UserError if it
+        is none."""
         keys = {parameter.key.lstrip("+") for parameter in self.parameters}
         return replace(self, excluded=tuple(Exclusion(text, keys) for text in conditions))
 
     def excludes(self, point: Point) -> bool:
-        """Return whether a condition excludes the point, or all points that continue a part of one."""
+        """Return whether a condition excludes the point, or all points that continue a part of
+        one."""
         values = {key.lstrip("+"): value for key, value in point.items()} if self.excluded else {}
         return any(exclusion.holds(values) for exclusion in self.excluded)
 
     def fit(self, parameter: Parameter, value: Value, point: Point) -> Point:
-        """Return the parameter with the nearest value that listed points have beside the values of `point`.
+        """Return the parameter with the nearest value that listed points have beside the values of
+        `point`.
 
         The answer is empty if these listed points lack the parameter.
         """
         values = self._listed.beside(parameter.key, point)
         if values is None or not isinstance(parameter, Choice):
             return {parameter.key: value}
-        return {parameter.key: min(values, key=partial(parameter.distance, value))} if values else {}
+        return (
+            {parameter.key: min(values, key=partial(parameter.distance, value))} if values else {}
+        )
 
     def beside(self, point: Point, draws: Iterator[float]) -> list[Point]:
-        """Return the point with random listed points, by `draws` from 0 to 1; none if a parameter depends on them."""
-        if not self.listed or any(p.condition and p.condition.key in self._listed.keys for p in self.parameters):
+        """Return the point with random listed points, by `draws` from 0 to 1; none if a parameter
+        depends on them."""
+        if not self.listed or any(
+            p.condition and p.condition.key in self._listed.keys for p in self.parameters
+        ):
             return []
         rest = {key: value for key, value in point.items() if key not in self._listed.keys}
         return [{**self.listed[int(next(draws) * len(self.listed))], **rest} for _ in range(_FEW)]
@@ -87,16 +121,21 @@ class SearchSpace:
     @cached_property
     def _free(self) -> Sequence[Parameter]:
         """Return the parameters that no listed point has."""
-        return [parameter for parameter in self.parameters if parameter.key not in self._listed.keys]
+        return [
+            parameter for parameter in self.parameters if parameter.key not in self._listed.keys
+        ]
 
     def exists(self, parameter: Parameter, point: Point) -> bool:
         if parameter.condition is None:
             return True
         key = parameter.condition.key
-        return (text_of(point[key]) if key in point else self.constants.get(key)) in parameter.condition.values
+        return (
+            text_of(point[key]) if key in point else self.constants.get(key)
+        ) in parameter.condition.values
 
     def overrides(self, point: Point) -> list[str]:
-        """Return the overrides that compose a point, in the order in which they were typed, as Hydra does.
+        """Return the overrides that compose a point, in the order in which they were typed, as
+        Hydra does.
 
         With `custom_search_space` a point has further params, which come last.
         """
@@ -109,7 +148,8 @@ class SearchSpace:
         return [words[key] for key in ordered]
 
     def _text(self, key: str, value: Value) -> str:
-        """Return a value as it was typed; of the user's own function, a list or a dict as its record has it."""
+        """Return a value as it was typed; of the user's own function, a list or a dict as its
+        record has it."""
         typed = self._texts.get((key, type(value), value))
         if typed is not None:
             return typed
@@ -119,7 +159,8 @@ class SearchSpace:
         return text_of(value)
 
     @cached_property
-    def _texts(self) -> dict[tuple[str, type, Value], str]:  # True == 1 in Python, but not in a configuration
+    # True == 1 in Python, but not in a configuration
+    def _texts(self) -> dict[tuple[str, type, Value], str]:
         texts: dict[tuple[str, type, Value], str] = {}
         for choice in self.parameters:
             if isinstance(choice, Choice):
@@ -129,7 +170,11 @@ class SearchSpace:
 
     def named(self, point: Point) -> dict[str, Value]:
         """Return the values of a point by the names of their parameters."""
-        return {self.name(p): point[p.key] for p in self.parameters if p.key in point and self.exists(p, point)}
+        return {
+            self.name(p): point[p.key]
+            for p in self.parameters
+            if p.key in point and self.exists(p, point)
+        }
 
     def name(self, parameter: Parameter) -> str:
         """Return the parameter's key, with its condition if the key has several parameters."""
@@ -137,26 +182,35 @@ class SearchSpace:
         return parameter.key if alone else f"{parameter.key} under {parameter.condition}"
 
     def contains(self, point: Point) -> bool:
-        """Return whether the space contains the point: a listed point, with a valid value for each other parameter."""
+        """Return whether the space contains the point: a listed point, with a valid value for each
+        other parameter."""
         needed = [parameter for parameter in self._free if self.exists(parameter, point)]
         if (self.listed and point not in self._listed) or self.excludes(point):
             return False
-        return all(parameter.key in point and parameter.find(point[parameter.key]) for parameter in needed)
+        return all(
+            parameter.key in point and parameter.find(point[parameter.key]) for parameter in needed
+        )
 
     def allows(self, part: Point) -> bool:
         """Return whether the space may contain a point with the values of a part of one."""
         return not self.excludes(part) and (not self.listed or bool(self._listed.matching(part)))
 
     def points(self) -> Iterator[Point]:
-        """Yield every point of the grid once, the last parameter changing fastest. Raises UserError at an interval."""
+        """Yield every point of the grid once, the last parameter changing fastest. Raises UserError
+        at an interval."""
         earlier = set()
-        for point in replace(self, excluded=())._expand_all(_ends) if self._intervals else self._expand_all(_ends):
+        for point in (
+            replace(self, excluded=())._expand_all(_ends)
+            if self._intervals
+            else self._expand_all(_ends)
+        ):
             for parameter in self._intervals:
                 if parameter.key in point and self.exists(parameter, point):
                     raise UserError(
-                        f"{parameter.key}={parameter.typed}: a grid needs a finite list of values.\n"
-                        "Use a search: type hydra/sweeper=optuna without hydra/sweeper/sampler=grid, "
-                        f"or list values: {parameter.key}={parameter.low},{parameter.high}"
+                        f"{parameter.key}={parameter.typed}: a grid needs a finite list of"
+                        " values.\nUse a search: type hydra/sweeper=optuna without"
+                        " hydra/sweeper/sampler=grid, or list values:"
+                        f" {parameter.key}={parameter.low},{parameter.high}"
                     )
             if (key := canonical(point)) not in earlier and not self.excludes(point):
                 earlier.add(key)
@@ -172,7 +226,8 @@ class SearchSpace:
         return [parameter for parameter in self.parameters if isinstance(parameter, Interval)]
 
     def all_points(self) -> Iterator[Point]:
-        """Yield every point of a search; a point twice if conditions overlap. With fractions, the sequence is endless.
+        """Yield every point of a search; a point twice if conditions overlap. With fractions, the
+        sequence is endless.
 
         The sequence ends if conditions exclude many points in a row.
         """
@@ -182,7 +237,9 @@ class SearchSpace:
         earlier = set[str]()
         empty = 0
         for fractions in spread(len(self._intervals)):
-            chosen = {p: [p.at(fraction)] for p, fraction in zip(self._intervals, fractions, strict=True)}
+            chosen = {
+                p: [p.at(fraction)] for p, fraction in zip(self._intervals, fractions, strict=True)
+            }
             empty += 1
             for point in self._expand_all(partial(_distinct, chosen)):
                 if (key := canonical(point)) not in earlier:
@@ -196,7 +253,9 @@ class SearchSpace:
         listed = (point for point in self.listed or ({},) if not self.excludes(point))
         return chain.from_iterable(self._expand(point, self._free, values) for point in listed)
 
-    def _expand(self, point: Point, parameters: Sequence[Parameter], values: Values) -> Iterator[Point]:
+    def _expand(
+        self, point: Point, parameters: Sequence[Parameter], values: Values
+    ) -> Iterator[Point]:
         if not parameters:
             yield point
             return
@@ -210,14 +269,17 @@ class SearchSpace:
                 yield from self._expand(longer, rest, values)
 
     def corners(self, limit: int = MOST_CORNERS) -> list[Point]:
-        """Return points to check before a search: choices and interval ends, in all combinations up to `limit`.
+        """Return points to check before a search: choices and interval ends, in all combinations up
+        to `limit`.
 
-        If there are more combinations, return a point for each value. If a parameter has more than 500 values, only 100
-        of them are among the points: the first, the last, and others evenly between.
+        If there are more combinations, return a point for each value. If a parameter has more than
+        500 values, only 100 of them are among the points: the first, the last, and others evenly
+        between.
         """
         grid = list(islice(self._expand_all(_ends), limit + 1))
         if len(grid) <= limit:
-            return grid or list(islice(self.all_points(), _FEW))  # because conditions may exclude all corners
+            # because conditions may exclude all corners
+            return grid or list(islice(self.all_points(), _FEW))
         most = max([len(self.listed), *(len(parameter.values) for parameter in self._free)])
         count = most if most <= MOST_CORNERS else SAMPLED
         diagonal = []
@@ -231,7 +293,8 @@ class SearchSpace:
 
 
 def _pick(values: Sequence[T], i: int, count: int) -> T:
-    """Return the value of the `i`-th of `count` points: each value at least once or, of more values, spread evenly."""
+    """Return the value of the `i`-th of `count` points: each value at least once or, of more
+    values, spread evenly."""
     if len(values) <= count:
         return values[i % len(values)]
     return values[round(i * (len(values) - 1) / (count - 1))]
@@ -248,4 +311,7 @@ def _distinct(chosen: Mapping[Interval, Sequence[Value]], parameter: Parameter) 
 
 def is_grid(settings: SweeperConf) -> bool:
     """Return whether every point of the space is a trial, so that no sampler chooses."""
-    return settings.sampler is None or settings.sampler.get("_target_") == "optuna.samplers.GridSampler"
+    return (
+        settings.sampler is None
+        or settings.sampler.get("_target_") == "optuna.samplers.GridSampler"
+    )

@@ -1,6 +1,8 @@
-"""A search space that is written as YAML, in `hydra.sweeper.params` and its like: read as words of Hydra's grammar.
+"""A search space that is written as YAML, in `hydra.sweeper.params` and its like: read as words of
+Hydra's grammar.
 
-A mapping may also be one of hydra-optuna-sweeper's older `search_space`: `{type: float, low: 0.1, high: 1, log: true}`.
+A mapping may also be one of hydra-optuna-sweeper's older `search_space`: `{type: float, low: 0.1,
+high: 1, log: true}`.
 """
 
 import math
@@ -24,13 +26,17 @@ _OF_CHOICES = {"type", "choices"}
 def words_of(setting: str, written: Any, config: DictConfig) -> list[str]:
     """Return what is written under a setting as words that one would type, in the same order.
 
-    `config` has the values that the app has now. Raises UserError for what is no space, or may mean two things.
+    `config` has the values that the app has now. Raises UserError for what is no space, or may mean
+    two things.
     """
     if isinstance(written, list) and all(isinstance(word, str) and "=" in word for word in written):
         return [*written]
     if not isinstance(written, dict | None):
         example = '{lr: "0.1,0.2"}'
-        raise UserError(f"{setting}={text_of(written)}: it must be a mapping.\nWrite keys with values, as in {example}")
+        raise UserError(
+            f"{setting}={text_of(written)}: it must be a mapping.\nWrite keys with values, as in"
+            f" {example}"
+        )
 
     words: list[str] = []
     for key, value in (written or {}).items():
@@ -39,7 +45,8 @@ def words_of(setting: str, written: Any, config: DictConfig) -> list[str]:
 
 
 def words_of_grid(grid: Any, config: DictConfig) -> list[str]:
-    """Return a grid of hydra.sweeper.also as words. Raises UserError if it is neither text nor a mapping."""
+    """Return a grid of hydra.sweeper.also as words. Raises UserError if it is neither text nor a
+    mapping."""
     words: list[str] = []
     if isinstance(grid, dict):
         words = words_of(_ALSO, grid, config)
@@ -81,7 +88,8 @@ def _of_key(setting: str, key: str, value: Any, config: DictConfig) -> list[str]
 
 
 def _several(setting: str, key: str, values: Sequence[Any], config: DictConfig) -> str:
-    """Return the elements of a list as several values; as one, as Hydra does, if the app's own value is a list.
+    """Return the elements of a list as several values; as one, as Hydra does, if the app's own
+    value is a list.
 
     Raises UserError if the app's own value does not show which of the two is meant.
     """
@@ -104,12 +112,15 @@ def _several(setting: str, key: str, values: Sequence[Any], config: DictConfig) 
 
 
 def _distribution(setting: str, key: str, written: Mapping[str, Any]) -> str:
-    """Return the values of `{type: ..., ...}` in the grammar. Raises UserError if they are incomplete or conflict."""
+    """Return the values of `{type: ..., ...}` in the grammar. Raises UserError if they are
+    incomplete or conflict."""
     kind = str(written["type"]).lower()
     entries = _OF_CHOICES if kind == "categorical" else _OF_NUMBERS
     settings = {str(name): value for name, value in written.items() if value is not None}
     if unknown := sorted(settings.keys() - entries):
-        raise UserError(f"{setting}: {kind} has no '{unknown[0]}'.\nUse {', '.join(sorted(entries))}")
+        raise UserError(
+            f"{setting}: {kind} has no '{unknown[0]}'.\nUse {', '.join(sorted(entries))}"
+        )
 
     if kind == "categorical":
         choices = settings.get("choices")
@@ -120,17 +131,23 @@ def _distribution(setting: str, key: str, written: Mapping[str, Any]) -> str:
     low: Any = settings.get("low")
     high: Any = settings.get("high")
     if not is_number(low) or not is_number(high) or not math.isfinite(high - low):
-        raise UserError(f"{setting}: {kind} needs two numbers, low and high.\nWrite low: 0.1, high: 1")
+        raise UserError(
+            f"{setting}: {kind} needs two numbers, low and high.\nWrite low: 0.1, high: 1"
+        )
     number: type[int] | type[float] = int if kind == "int" else float
     for name in ("low", "high"):
         if settings[name] != number(settings[name]):
-            raise UserError(f"{setting}: {name}={settings[name]} is no whole number.\nWrite one, or type: float")
+            raise UserError(
+                f"{setting}: {name}={settings[name]} is no whole number.\nWrite one, or type: float"
+            )
     low = number(low)
     high = number(high)
     is_log = settings.get("log", False)
     step = settings.get("step")
     if not isinstance(is_log, bool):
-        raise UserError(f"{setting}: log={text_of(is_log)} is neither true nor false.\nWrite log: true")
+        raise UserError(
+            f"{setting}: log={text_of(is_log)} is neither true nor false.\nWrite log: true"
+        )
     if low == high:
         return text_of(low)
     if step is None or (kind == "int" and step == 1):
@@ -141,11 +158,18 @@ def _distribution(setting: str, key: str, written: Mapping[str, Any]) -> str:
 def _steps(setting: str, low: float, high: float, step: Any, is_log: bool) -> str:
     """Return numbers with equal steps as a range, whose last number is at most `high`."""
     if is_log:
-        raise UserError(f"{setting}: a logarithmic interval has no step.\nRemove step, or log: true")
+        raise UserError(
+            f"{setting}: a logarithmic interval has no step.\nRemove step, or log: true"
+        )
     if not is_number(step) or not 0 < step <= high - low:
-        raise UserError(f"{setting}: step={text_of(step)} is not between 0 and high - low.\nWrite a step that fits")
+        raise UserError(
+            f"{setting}: step={text_of(step)} is not between 0 and high - low.\nWrite a step that"
+            " fits"
+        )
     if isinstance(low, int) and step != int(step):
-        raise UserError(f"{setting}: step={step} is no whole number.\nWrite type: float, or a whole step")
+        raise UserError(
+            f"{setting}: step={step} is no whole number.\nWrite type: float, or a whole step"
+        )
 
     # Decimal, because 0.1 + 2 * 0.1 is not 0.3.
     first = Decimal(str(low))
@@ -156,14 +180,18 @@ def _steps(setting: str, low: float, high: float, step: Any, is_log: bool) -> st
 
 
 def _refuse_untyped(setting: str, key: str, written: Mapping[str, Any], config: DictConfig) -> None:
-    """Raise UserError for a distribution without its type, unless the app has such keys of its own."""
+    """Raise UserError for a distribution without its type, unless the app has such keys of its
+    own."""
     names = {str(name) for name in written}
-    is_distribution = names <= _OF_NUMBERS | _OF_CHOICES and ({"low", "high"} <= names or "choices" in names)
+    is_distribution = names <= _OF_NUMBERS | _OF_CHOICES and (
+        {"low", "high"} <= names or "choices" in names
+    )
     own = OmegaConf.select(config, key.lstrip("+"), throw_on_missing=False)
     if is_distribution and not isinstance(own, DictConfig):
         kind = "categorical" if "choices" in names else "float"
         raise UserError(
-            f"{setting}.{key}: {text_of(dict(written))} has no type.\nAdd type: {kind}, or write {_example(names)}"
+            f"{setting}.{key}: {text_of(dict(written))} has no type.\nAdd type: {kind}, or write"
+            f" {_example(names)}"
         )
 
 

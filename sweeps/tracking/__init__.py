@@ -1,4 +1,5 @@
-"""How a study is shown in MLflow: a run for the study, a run for each trial, and views that compare them.
+"""How a study is shown in MLflow: a run for the study, a run for each trial, and views that compare
+them.
 
 Only this room imports mlflow.
 """

@@ -33,13 +33,15 @@ def copy_for_show(file: Path, folder: Path) -> Path:
 
 
 def _shortened(file: Path, folder: Path) -> Path:
-    """Copy the head and the tail of a file into `folder`, and return the path of the copy, which has the same name."""
+    """Copy the head and the tail of a file into `folder`, and return the path of the copy, which
+    has the same name."""
     half = _LONG_BYTES // 2
     size = file.stat().st_size
     copy = folder / file.name
     with file.open("rb") as whole, copy.open("wb") as short:
         short.write(whole.read(half))
-        short.write(f"\n\n[... {size - 2 * half} bytes are left out here; the whole file: {file}]\n\n".encode())
+        note = f"[... {size - 2 * half} bytes are left out here; the whole file: {file}]"
+        short.write(f"\n\n{note}\n\n".encode())
         whole.seek(size - half)
         short.write(whole.read(half))
     return copy

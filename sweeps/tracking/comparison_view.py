@@ -1,7 +1,8 @@
 """A ready-made comparison of a study's trials in MLflow's web page.
 
-MLflow keeps a shared view of an experiment's page in an experiment tag, as the page's own "Share" button writes it.
-The tag's format is undocumented: this is what MLflow 3.17 reads, and tests/tracking/test_dashboard.py checks.
+MLflow keeps a shared view of an experiment's page in an experiment tag, as the page's own "Share"
+button writes it. The tag's format is undocumented: this is what MLflow 3.17 reads, and
+tests/tracking/test_dashboard.py checks.
 """
 
 import base64
@@ -23,12 +24,29 @@ _NEWEST_KNOWN = (3, 17)
 _NOT_GENAI = "workflowType=machine_learning"  # because MLflow 3.17 otherwise opens its GenAI pages
 ALL_EXPERIMENTS = f"/#/experiments?{_NOT_GENAI}"
 """The path of the page that lists all experiments."""
-_SECTIONS = {"Sweep": (1, 380), "Curves": (2, 300), "Parameters": (2, 300), "GPUs": (2, 300), "Trials": (1, 640)}
+_SECTIONS = {
+    "Sweep": (1, 380),
+    "Curves": (2, 300),
+    "Parameters": (2, 300),
+    "GPUs": (2, 300),
+    "Trials": (1, 640),
+}
 """Number of columns, and height in pixels, of each section."""
 _BY_STEP: dict[str, Any] = {
-    **{"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": "", "range": {}, "yAxisKey": "metric"},
+    **{
+        "xAxisKey": "step",
+        "lineSmoothness": 0,
+        "selectedXAxisMetricKey": "",
+        "range": {},
+        "yAxisKey": "metric",
+    },
     **{"xAxisScaleType": "linear", "scaleType": "linear"},
-    **{"yAxisExpressions": [], "ignoreOutliers": False, "useGlobalXaxisKey": True, "useGlobalLineSmoothing": True},
+    **{
+        "yAxisExpressions": [],
+        "ignoreOutliers": False,
+        "useGlobalXaxisKey": True,
+        "useGlobalLineSmoothing": True,
+    },
 }
 _BY_TIME = {**_BY_STEP, "xAxisKey": "time-relative", "useGlobalXaxisKey": False}
 Names = Sequence[str]
@@ -45,12 +63,15 @@ class View:
     Attributes:
         study: the name of the study, or the title of a view of several.
         params: the swept parameters, as MLflow names them.
-        objective: the objectives; each trial has a metric best/<objective>. The first objective sorts the list.
+        objective: the objectives; each trial has a metric best/<objective>. The first objective
+        sorts the list.
         maximize: whether larger values of the first objective are better.
-        curves: the metrics that the trials report by step; the main metrics get a chart, and the use of each GPU.
+        curves: the metrics that the trials report by step; the main metrics get a chart, and the
+        use of each GPU.
         numbers: the parameters that are numbers, the most important first.
         errors_first: whether the table shows the trials' errors before their parameters.
-        lacking: the parameters that some trials do not have. MLflow would draw neither a line nor a point of a contour
+        lacking: the parameters that some trials do not have. MLflow would draw neither a line nor a
+        point of a contour
             for such a trial, so charts of several parameters leave them out.
         where: the filter of a view of several studies, which shows the study of each trial.
         logarithms: params such as `log10 lr`, which the charts show in place of `lr`.
@@ -72,7 +93,10 @@ class View:
         """Return the experiment tag, as key and value, that describes the view."""
         best = [f"best/{name}" for name in self.objective]
         charts = self._draw(best)
-        columns = [*["tags.`study`"] * bool(self.where), *_columns(self.params, best, self.errors_first)]
+        columns = [
+            *["tags.`study`"] * bool(self.where),
+            *_columns(self.params, best, self.errors_first),
+        ]
         state = {  # MLflow fills in its defaults for all other keys
             "searchFilter": self.where or f"tags.study = {quote(self.study)} AND {TRIALS}",
             "orderByKey": f"metrics.`{best[0]}`",
@@ -99,12 +123,19 @@ class View:
         axes, shared_axes, number_axes = (
             [by_log.get(name, name) for name in names] for names in (shared_first, shared, numbers)
         )
-        return _charts(axes, shared_axes, number_axes, best, _main_curves(self.objective, self.curves), gpus)
+        return _charts(
+            axes, shared_axes, number_axes, best, _main_curves(self.objective, self.curves), gpus
+        )
 
 
 def _columns(params: Names, best: Names, errors_first: bool) -> list[str]:
-    """Return the columns of the table of trials: the state, the objectives, the first params and the error."""
-    columns = [_STATE, *(f"metrics.`{name}`" for name in best), *(f"params.`{name}`" for name in params[:12])]
+    """Return the columns of the table of trials: the state, the objectives, the first params and
+    the error."""
+    columns = [
+        _STATE,
+        *(f"metrics.`{name}`" for name in best),
+        *(f"params.`{name}`" for name in params[:12]),
+    ]
     columns.insert(1 if errors_first else len(columns), _ERROR)
     return columns
 
@@ -113,31 +144,62 @@ def _sections(charts: Sequence[Any]) -> list[dict[str, Any]]:
     """Return the sections of the page that have a chart."""
     filled = {chart["metricSectionId"] for chart in charts}
     return [
-        {"uuid": name, "name": name, "columns": count, "cardHeight": height, "display": True, "isReordered": True}
+        {
+            "uuid": name,
+            "name": name,
+            "columns": count,
+            "cardHeight": height,
+            "display": True,
+            "isReordered": True,
+        }
         for name, (count, height) in _SECTIONS.items()
         if name in filled
     ]
 
 
-def _charts(params: Names, shared: Names, numbers: Names, best: Names, metrics: Names, gpus: Names) -> list[Any]:
+def _charts(
+    params: Names, shared: Names, numbers: Names, best: Names, metrics: Names, gpus: Names
+) -> list[Any]:
     """Return all charts; each of `metrics` and `gpus` has a curve of its own."""
     title = f"{', '.join(shared) or 'trials'} → {', '.join(best)}"
-    differences: dict[str, Any] = {"chartName": "Trials", "compareGroups": ["Model metrics", "Parameters", "Tags"]}
-    differences |= {"showChangeFromBaseline": False, "showDifferencesOnly": True, "baselineColumnUuid": ""}
-    charts = [_chart("PARALLEL", "Sweep", title, selectedParams=shared, selectedMetrics=best, showAllRuns=True)]
+    differences: dict[str, Any] = {
+        "chartName": "Trials",
+        "compareGroups": ["Model metrics", "Parameters", "Tags"],
+    }
+    differences |= {
+        "showChangeFromBaseline": False,
+        "showDifferencesOnly": True,
+        "baselineColumnUuid": "",
+    }
+    charts = [
+        _chart(
+            "PARALLEL",
+            "Sweep",
+            title,
+            selectedParams=shared,
+            selectedMetrics=best,
+            showAllRuns=True,
+        )
+    ]
     if len(numbers) > 1:
         x = _axis(numbers[0], "PARAM")
         y = _axis(numbers[1], "PARAM")
         title = f"{numbers[0]}, {numbers[1]} → {best[0]}"
-        charts.append(_chart("CONTOUR", "Parameters", title, xaxis=x, yaxis=y, zaxis=_axis(best[0], "METRIC")))
+        charts.append(
+            _chart("CONTOUR", "Parameters", title, xaxis=x, yaxis=y, zaxis=_axis(best[0], "METRIC"))
+        )
     for name in params[:3]:
         x = _axis(name, "PARAM")
         y = _axis(best[0], "METRIC")
         charts.append(_chart("SCATTER", "Parameters", f"{name} → {best[0]}", xaxis=x, yaxis=y))
     for name in metrics:
-        charts.append(_chart("LINE", "Curves", name, metricKey=name, selectedMetricKeys=[name], **_BY_STEP))
+        charts.append(
+            _chart("LINE", "Curves", name, metricKey=name, selectedMetricKeys=[name], **_BY_STEP)
+        )
     for name in gpus:
-        charts.append(_chart("LINE", "GPUs", name, metricKey=name, selectedMetricKeys=[name], **_BY_TIME))
+        charts.append(
+            _chart("LINE", "GPUs", name, metricKey=name, selectedMetricKeys=[name], **_BY_TIME)
+        )
     charts.append(_chart("DIFFERENCE", "Trials", "Trials", **differences))
     return charts
 
@@ -159,14 +221,18 @@ def unknown_version() -> str:
 
 
 def path(experiment_id: str, study: str, as_table: bool = False) -> str:
-    """Return the view's path on the MLflow server: its charts, or the table with the state of each trial.
+    """Return the view's path on the MLflow server: its charts, or the table with the state of each
+    trial.
 
-    With a version of MLflow whose saved views are unknown, return the path of the plain list of runs.
+    With a version of MLflow whose saved views are unknown, return the path of the plain list of
+    runs.
     """
     page = f"/#/experiments/{experiment_id}/runs?{_NOT_GENAI}"
     if unknown_version():
         return page
-    return f"{page}&viewStateShareKey={key(study)}&compareRunsMode={'TABLE' if as_table else 'CHART'}"
+    return (
+        f"{page}&viewStateShareKey={key(study)}&compareRunsMode={'TABLE' if as_table else 'CHART'}"
+    )
 
 
 def path_of_experiments(experiment_ids: Names) -> str:
@@ -191,5 +257,10 @@ def _main_curves(objective: Names, curves: Collection[str]) -> list[str]:
 
 
 def _chart(kind: str, section: str, title: str, **settings: Any) -> dict[str, Any]:
-    chart = {"uuid": f"{kind}-{title}", "displayName": title, "type": kind, "metricSectionId": section}
+    chart = {
+        "uuid": f"{kind}-{title}",
+        "displayName": title,
+        "type": kind,
+        "metricSectionId": section,
+    }
     return {**chart, "deleted": False, "isGenerated": False, "runsCountToCompare": 100, **settings}

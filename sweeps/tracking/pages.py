@@ -23,7 +23,8 @@ from sweeps.tracking.store import artifacts_of, connect, first_line, is_missing,
 
 _REDIRECT = """<!doctype html>
 <script>
-// Because MLflow otherwise opens its assistant over a third of the page on the first visit from this machine.
+// Because MLflow otherwise opens its assistant over a third of the page on the first visit from
+// this machine.
 localStorage.setItem("mlflow.assistant.fab.autoOpenedOnFirstLoad_v1", "true")
 location.replace("%(path)s")
 </script>
@@ -44,10 +45,12 @@ def study_path(uri: str, study: Path, as_table: bool) -> str:
 
 
 def _run_of(uri: str, study: Path) -> Any:
-    """Return the run of the study in this folder. Raises UserError if MLflow does not answer or lacks the study."""
+    """Return the run of the study in this folder. Raises UserError if MLflow does not answer or
+    lacks the study."""
     missing = UserError(
-        f"MLflow at {without_password(uri)} has no runs of study {study.name}\n"
-        f"Send them: {sweeps_line('sync', study)}; or set MLFLOW_TRACKING_URI to the address of the store that has them"
+        f"MLflow at {without_password(uri)} has no runs of study {study.name}\nSend them:"
+        f" {sweeps_line('sync', study)}; or set MLFLOW_TRACKING_URI to the address of the store"
+        " that has them"
     )
     run_id = run_of(study)
     if run_id is None or is_missing(uri):
@@ -59,7 +62,8 @@ def _run_of(uri: str, study: Path) -> Any:
 
 
 def studies_path(uri: str, studies: Sequence[ComparedStudy]) -> str:
-    """Store a view of several studies, and return its path; for studies of several experiments, the list of trials.
+    """Store a view of several studies, and return its path; for studies of several experiments, the
+    list of trials.
 
     Raises UserError if MLflow does not answer or lacks a study.
     """
@@ -68,19 +72,28 @@ def studies_path(uri: str, studies: Sequence[ComparedStudy]) -> str:
     if len(experiments) > 1:
         return comparison_view.path_of_experiments(experiments)
     names = [run.data.tags["study"] for run in runs]
-    in_experiment = _query(uri, lambda client: client.search_runs(experiments, "tags.role = 'study'"))
+    in_experiment = _query(
+        uri, lambda client: client.search_runs(experiments, "tags.role = 'study'")
+    )
     others = sorted({run.data.tags.get("study", "") for run in in_experiment}.difference(names))
     trials = [trial for each in studies for trial in each.study.rows]
     is_final = len(trials) <= _MOST_RUNS and all(trial.state.is_over for trial in trials)
     # Because a study that begins later would be in a view that leaves out others.
     where = _choose(studies) if is_final or len(others) > _MOST_OTHERS else _leave_out(others)
     first = studies[0].study
-    (_, *rows) = build_settings(studies)
+    _, *rows = build_settings(studies)
     settings = [name for name, *_ in rows if not name.endswith("_target_")]
     params = [mlflow_name(name) for name in settings]
-    lacking = [mlflow_name(name) for name in settings if not all(each.is_in_all_trials(name) for each in studies)]
+    lacking = [
+        mlflow_name(name)
+        for name in settings
+        if not all(each.is_in_all_trials(name) for each in studies)
+    ]
     numbers = [mlflow_name(name) for name in first.numbers() if mlflow_name(name) in params]
-    curves = dict.fromkeys(mlflow_name(name) for each in studies for row in each.study.rows for name in row.metrics)
+    curves: dict[str, None] = {}
+    for each in studies:
+        for row in each.study.rows:
+            curves |= dict.fromkeys(mlflow_name(name) for name in row.metrics)
     view = comparison_view.View(
         study=", ".join(names),
         params=params,
@@ -90,7 +103,9 @@ def studies_path(uri: str, studies: Sequence[ComparedStudy]) -> str:
         numbers=numbers,
         lacking=lacking,
         where=where,
-        logarithms=set.intersection(*({*names_by_log(each.study.space).values()} for each in studies)),
+        logarithms=set.intersection(
+            *({*names_by_log(each.study.space).values()} for each in studies)
+        ),
     )
     _query(uri, lambda client: client.set_experiment_tag(experiments[0], *view.tag))
     return comparison_view.path(experiments[0], view.study)
@@ -98,7 +113,12 @@ def studies_path(uri: str, studies: Sequence[ComparedStudy]) -> str:
 
 def _leave_out(others: Sequence[str]) -> str:
     """Return the filter of the trials of all studies of an experiment but these."""
-    return " AND ".join([*(f"tags.study != {comparison_view.quote(name)}" for name in others), comparison_view.TRIALS])
+    return " AND ".join(
+        [
+            *(f"tags.study != {comparison_view.quote(name)}" for name in others),
+            comparison_view.TRIALS,
+        ]
+    )
 
 
 def _choose(studies: Sequence[ComparedStudy]) -> str:
@@ -110,7 +130,8 @@ def _choose(studies: Sequence[ComparedStudy]) -> str:
 
 
 def path_by_name(uri: str, name: str) -> str | None:
-    """Return the path of runs that have no study folder, such as a day's single runs; None if MLflow lacks them."""
+    """Return the path of runs that have no study folder, such as a day's single runs; None if
+    MLflow lacks them."""
     if is_missing(uri):
         return None
     tag_name = comparison_view.tag_name(name)
@@ -121,7 +142,8 @@ def path_by_name(uri: str, name: str) -> str | None:
 
 
 def all_experiments_path(uri: str) -> str:
-    """Return the path of the page of all experiments. Raises UserError if the store does not exist."""
+    """Return the path of the page of all experiments. Raises UserError if the store does not
+    exist."""
     if is_missing(uri):
         raise UserError(
             f"there is no MLflow store at {without_password(uri)}\n"
@@ -136,16 +158,22 @@ def _query(uri: str, query: Callable[[Any], Any], missing: UserError | None = No
     except outage_errors() as error:
         if missing and getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
             raise missing from error
-        raise UserError(f"MLflow at {without_password(uri)} does not answer: {first_line(error)}") from error
+        raise UserError(
+            f"MLflow at {without_password(uri)} does not answer: {first_line(error)}"
+        ) from error
 
 
-def serve(uri: str, name: str, path: str, port: int | None, say: Callable[[str], None], browser: bool) -> None:
-    """Serve MLflow's pages of this store until Ctrl-C, as `mlflow ui` does, and pass `say` a short link to `path`.
+def serve(
+    uri: str, name: str, path: str, port: int | None, say: Callable[[str], None], browser: bool
+) -> None:
+    """Serve MLflow's pages of this store until Ctrl-C, as `mlflow ui` does, and pass `say` a short
+    link to `path`.
 
-    One process serves them, with the store's address in its environment alone. If `port` is None and 5000 is taken, a
-    free port is used. Raises UserError if `port` is taken.
+    One process serves them, with the store's address in its environment alone. If `port` is None
+    and 5000 is taken, a free port is used. Raises UserError if `port` is taken.
     """
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # because one of many modules could swallow a KeyboardInterrupt
+    # because one of many modules could swallow a KeyboardInterrupt
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     listener = _listen(port)
     short_name = re.sub(r"[^\w.-]+", "_", name, flags=re.ASCII)
     link = f"http://{_HOST}:{listener.getsockname()[1]}/{short_name}"
@@ -156,19 +184,23 @@ def serve(uri: str, name: str, path: str, port: int | None, say: Callable[[str],
             "_MLFLOW_SERVER_ARTIFACT_ROOT": "mlflow-artifacts:/",
             "_MLFLOW_SERVER_ARTIFACT_DESTINATION": artifacts_of(uri) or "mlartifacts",
             "_MLFLOW_SERVER_SERVE_ARTIFACTS": "true",
-            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # because jobs, unused here, take a dozen processes and 2 GB
+            # because jobs, unused here, take a dozen processes and 2 GB
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
             "MLFLOW_DISABLE_TELEMETRY": "true",
         }
     )
     if browser:  # in a thread, because a browser in a terminal blocks
         threading.Thread(target=webbrowser.open, args=[link], daemon=True).start()
-    warnings.filterwarnings("ignore", module="starlette|mlflow")  # because only MLflow can fix its deprecated calls
+    # because only MLflow can fix its deprecated calls
+    warnings.filterwarnings("ignore", module="starlette|mlflow")
     import uvicorn
     from mlflow.server.fastapi_app import app
     from starlette.responses import HTMLResponse
     from starlette.routing import Route
 
-    app.router.routes.insert(0, Route(f"/{short_name}", lambda _: HTMLResponse(_REDIRECT % {"path": path})))
+    app.router.routes.insert(
+        0, Route(f"/{short_name}", lambda _: HTMLResponse(_REDIRECT % {"path": path}))
+    )
     uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off")).run(sockets=[listener])
 
 
@@ -180,7 +212,9 @@ def _listen(port: int | None) -> socket.socket:
     except (OSError, OverflowError) as error:
         if port is not None:
             listener.close()
-            raise UserError(f"--port {port} cannot be used: {error}\nRemove --port to use a free port") from error
+            raise UserError(
+                f"--port {port} cannot be used: {error}\nRemove --port to use a free port"
+            ) from error
         listener.bind((_HOST, 0))  # a free port
     listener.listen()
     return listener

@@ -15,9 +15,11 @@ from sweeps.tracking.study_run import read_tracking
 
 
 def register(uri: str, name: str, trial: Path, tags: Mapping[str, str]) -> str:
-    """Register the model of a trial's run under a name, unless it is registered, and return its name and version.
+    """Register the model of a trial's run under a name, unless it is registered, and return its
+    name and version.
 
-    Returns "" if the trial is not in MLflow. Raises UserError if MLflow does not answer or lacks the model.
+    Returns "" if the trial is not in MLflow. Raises UserError if MLflow does not answer or lacks
+    the model.
     """
     run_id = run_of(trial)
     if run_id is None:
@@ -31,20 +33,28 @@ def register(uri: str, name: str, trial: Path, tags: Mapping[str, str]) -> str:
         experiment = client.get_run(run_id).info.experiment_id
         models = client.search_logged_models([experiment], f"source_run_id = '{run_id}'")
         if not models:
-            raise UserError(f"MLflow has no model of run {run_id}: the study's last command printed what is missing")
-        with suppress(outage_errors()[1]):  # because it may exist; the next call meets any other error again
+            raise UserError(
+                f"MLflow has no model of run {run_id}: the study's last command printed what is"
+                " missing"
+            )
+        # because it may exist; the next call meets any other error again
+        with suppress(outage_errors()[1]):
             client.create_registered_model(name)
         model_id = models[-1].model_id
-        version = client.create_model_version(name, f"models:/{model_id}", run_id, dict(tags), model_id=model_id)
+        version = client.create_model_version(
+            name, f"models:/{model_id}", run_id, dict(tags), model_id=model_id
+        )
     except outage_errors() as error:
         raise UserError(
-            f"the model was not registered: {without_password(first_line(error))}\nType the command again"
+            f"the model was not registered: {without_password(first_line(error))}\nType the command"
+            " again"
         ) from error
     return f"{name} version {version.version}"
 
 
 def delete_runs(uri: str, study: Path) -> int:
-    """Delete the runs of a study with their models, the trials' runs first, and return their number."""
+    """Delete the runs of a study with their models, the trials' runs first, and return their
+    number."""
     run_id = run_of(study)
     if run_id is None:
         return 0
@@ -55,7 +65,9 @@ def delete_runs(uri: str, study: Path) -> int:
         experiment = [run.info.experiment_id]
         while runs := client.search_runs(experiment, f"tags.`mlflow.parentRunId` = '{run_id}'"):
             for child in runs:
-                for model in client.search_logged_models(experiment, f"source_run_id = '{child.info.run_id}'"):
+                for model in client.search_logged_models(
+                    experiment, f"source_run_id = '{child.info.run_id}'"
+                ):
                     client.delete_logged_model(model.model_id)
                 client.delete_run(child.info.run_id)
                 count += 1
@@ -63,7 +75,8 @@ def delete_runs(uri: str, study: Path) -> int:
             client.delete_run(run_id)
             count += 1
     except outage_errors() as error:
-        if getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":  # because another process deleted it
+        # because another process deleted it
+        if getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
             return count
         raise UserError(
             f"MLflow did not delete the runs: {without_password(first_line(error))}\n"
@@ -73,12 +86,14 @@ def delete_runs(uri: str, study: Path) -> int:
 
 
 def run_of(folder: Path) -> str | None:
-    """Return the run of a study or a trial, from its folder; None if it has none, or the file is damaged."""
+    """Return the run of a study or a trial, from its folder; None if it has none, or the file is
+    damaged."""
     return read_tracking(folder).get("run_id")
 
 
 def dashboard_line(uri: str, study: StudySnapshot) -> str:
-    """Return the line that leads to a study in MLflow, without a request; "" if the study is not in MLflow."""
+    """Return the line that leads to a study in MLflow, without a request; "" if the study is not in
+    MLflow."""
     tracking = read_tracking(study.folder)
     if not tracking.get("run_id"):
         return ""

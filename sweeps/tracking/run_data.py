@@ -12,18 +12,30 @@ from sweeps.tracking.store import UNWANTED, first_line, is_refusal
 from sweeps.trial.job import Point
 
 MetricRow = tuple[str, float, int, int]
-"""Name, value, milliseconds since 1970, step. MLflow stores equal rows once, so a row may be sent again."""
+"""Name, value, milliseconds since 1970, step. MLflow stores equal rows once, so a row may be sent
+again."""
 _MOST_LETTERS = 250  # of a name
-_BATCH = 1000  # largest numbers of metrics, params and tags, and of params, that MLflow takes in one call
+# largest numbers of metrics, params and tags, and of params, that MLflow takes in one call
+_BATCH = 1000
 _PARAMS = 100
 
 
-_WORDS = {"@": "_at_", "#": "_no_", "%": "_percent_", "&": "_and_", "^": "_to_", "<": "_below_", ">": "_above_"}
-"""Words for the characters that names of metrics often have and MLflow refuses, so that `acc@1` and `acc#1` differ."""
+_WORDS = {
+    "@": "_at_",
+    "#": "_no_",
+    "%": "_percent_",
+    "&": "_and_",
+    "^": "_to_",
+    "<": "_below_",
+    ">": "_above_",
+}
+"""Words for the characters that names of metrics often have and MLflow refuses, so that `acc@1` and
+`acc#1` differ."""
 
 
 def mlflow_name(name: str) -> str:
-    """Return a name that MLflow accepts: Hydra's `+db@src` becomes `db_at_src`, and `../x` becomes `___x`.
+    """Return a name that MLflow accepts: Hydra's `+db@src` becomes `db_at_src`, and `../x` becomes
+    `___x`.
 
     Raises nothing, because a name that MLflow refused would be missing there for ever.
     """
@@ -38,24 +50,37 @@ def mlflow_name(name: str) -> str:
 
 
 def _is_no_path(name: str) -> bool:
-    """Return whether MLflow refuses a name because it is no plain relative path, as `a//b`, `/a` and `..` are."""
+    """Return whether MLflow refuses a name because it is no plain relative path, as `a//b`, `/a`
+    and `..` are."""
     return posixpath.normpath(name) != name or name == "." or name.startswith(("..", "/"))
 
 
 def names_by_log(space: Mapping[str, str]) -> dict[str, str]:
-    """Return the name of the logarithm of each param that is searched by logarithm, as MLflow's axes are linear."""
-    by_log = (key.partition(" under ")[0] for key, domain in space.items() if domain.startswith("log interval("))
+    """Return the name of the logarithm of each param that is searched by logarithm, as MLflow's
+    axes are linear."""
+    by_log = (
+        key.partition(" under ")[0]
+        for key, domain in space.items()
+        if domain.startswith("log interval(")
+    )
     return {name: f"log10 {mlflow_name(name)}" for name in by_log}
 
 
 def logarithms(params: Point, space: Mapping[str, str]) -> dict[str, str]:
     """Return the logarithms of params by their names in MLflow."""
     pairs = [(name, params.get(param)) for param, name in names_by_log(space).items()]
-    return {name: f"{math.log10(value):.6g}" for name, value in pairs if isinstance(value, int | float) and value > 0}
+    return {
+        name: f"{math.log10(value):.6g}"
+        for name, value in pairs
+        if isinstance(value, int | float) and value > 0
+    }
 
 
-def send(client: Any, run_id: str, metrics: list[MetricRow], params: dict[str, str], tags: dict[str, str]) -> str:
-    """Send everything that MLflow accepts, and return why it refused the rest; "" if it accepted everything."""
+def send(
+    client: Any, run_id: str, metrics: list[MetricRow], params: dict[str, str], tags: dict[str, str]
+) -> str:
+    """Send everything that MLflow accepts, and return why it refused the rest; "" if it accepted
+    everything."""
     from mlflow.entities import Metric, Param, RunTag
 
     entities: list[Any] = [Param(name, mask_value(name, value)) for name, value in params.items()]
@@ -70,7 +95,8 @@ def send(client: Any, run_id: str, metrics: list[MetricRow], params: dict[str, s
 def send_settings(client: Any, run_id: str, settings: Mapping[str, str]) -> str:
     """Log settings as params, and return why MLflow refused some; "" if it accepted them.
 
-    If the trial's own code logged another value under a name, the setting gets the prefix `config/`.
+    If the trial's own code logged another value under a name, the setting gets the prefix
+    `config/`.
     """
     from mlflow.entities import Param
     from mlflow.exceptions import MlflowException
@@ -84,17 +110,23 @@ def send_settings(client: Any, run_id: str, settings: Mapping[str, str]) -> str:
         if error.error_code not in UNWANTED or not is_refusal(error):
             raise
         logged = client.get_run(run_id).data.params
-        renamed = {f"config/{n}" if logged.get(n, value) != value else n: value for n, value in params.items()}
+        renamed = {
+            f"config/{n}" if logged.get(n, value) != value else n: value
+            for n, value in params.items()
+        }
         return send(client, run_id, [], renamed, {})
     return ""
 
 
 def _log(client: Any, run_id: str, batch: Sequence[Any]) -> str:
-    """Log metrics, params and tags, and return MLflow's refusal. One refused name does not lose the others."""
+    """Log metrics, params and tags, and return MLflow's refusal. One refused name does not lose the
+    others."""
     from mlflow.entities import Metric, Param, RunTag
     from mlflow.exceptions import MlflowException
 
-    metrics, params, tags = ([e for e in batch if isinstance(e, kind)] for kind in (Metric, Param, RunTag))
+    metrics, params, tags = (
+        [e for e in batch if isinstance(e, kind)] for kind in (Metric, Param, RunTag)
+    )
     try:
         client.log_batch(run_id, metrics, params, tags, synchronous=True)
     except MlflowException as error:
@@ -103,6 +135,9 @@ def _log(client: Any, run_id: str, batch: Sequence[Any]) -> str:
             raise
         if len(names) == 1:
             return first_line(error)
-        refusals = [_log(client, run_id, [entity for entity in batch if entity.key == name]) for name in names]
+        refusals = [
+            _log(client, run_id, [entity for entity in batch if entity.key == name])
+            for name in names
+        ]
         return next(filter(None, refusals), "")
     return ""

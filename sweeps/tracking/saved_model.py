@@ -1,4 +1,5 @@
-"""The model that a trial saved: in MLflow with its signature, for `mlflow.pyfunc.load_model("models:/<id>")`."""
+"""The model that a trial saved: in MLflow with its signature, for
+`mlflow.pyfunc.load_model("models:/<id>")`."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ _TAG = "kept_by_trial"
 
 
 def log_saved_model(client: Any, experiment_id: str, run_id: str, folder: Path) -> None:
-    """Log `folder`, which `mlflow.<flavor>.save_model` wrote, as a model of the run, unless the run has it.
+    """Log `folder`, which `mlflow.<flavor>.save_model` wrote, as a model of the run, unless the run
+    has it.
 
     Models of earlier attempts, and models that a killed driver logged in part, are deleted.
     """

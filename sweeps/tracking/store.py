@@ -22,8 +22,10 @@ EXPERIMENT_ID = "MLFLOW_EXPERIMENT_ID"
 _MOST_LETTERS = 500  # of the name of an experiment
 _HOST_AND_PORT = re.compile(r"([\w.-]+|\[[0-9a-fA-F:]+\]):\d+(/.*)?")
 UNWANTED = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
-_REFUSALS = (*UNWANTED, "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE")  # not PERMISSION_DENIED, because logins expire
-QUIET = {"MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}  # because these links open MLflow's GenAI pages
+# not PERMISSION_DENIED, because logins expire
+_REFUSALS = (*UNWANTED, "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE")
+# because these links open MLflow's GenAI pages
+QUIET = {"MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
 _ENVIRONMENT = {
     # because without these three a call to a server that is gone blocks for four minutes
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
@@ -36,28 +38,45 @@ _ENVIRONMENT = {
 
 
 def resolve_uri(uri: str | None) -> str:
-    """Return the address of the store: `uri`, or else what the environment names, or else ./mlflow.db.
+    """Return the address of the store: `uri`, or else what the environment names, or else
+    ./mlflow.db.
 
-    Raises UserError for the address of a server without http://, which MLflow would take for a folder.
+    Raises UserError for the address of a server without http://, which MLflow would take for a
+    folder.
     """
     variable = os.environ.get("MLFLOW_TRACKING_URI")
     address = uri or variable or _DEFAULT
     if _HOST_AND_PORT.fullmatch(address):
         setting = "tracking.uri" if uri else "MLFLOW_TRACKING_URI"
         shown = without_password(address)
-        advice = f"Type {setting}=http://{shown} (in other apps: hydra.sweeper.tracking_uri=http://{shown})"
-        raise UserError(f"{setting}={shown}: the address of a server begins with http:// or https://.\n{advice}")
+        advice = (
+            f"Type {setting}=http://{shown} (in other apps:"
+            f" hydra.sweeper.tracking_uri=http://{shown})"
+        )
+        raise UserError(
+            f"{setting}={shown}: the address of a server begins with http:// or https://.\n{advice}"
+        )
     return _absolute(address)
 
 
 def resolve_experiment(name: str | None, recorded: str | None = None) -> str:
-    """Return the name of the experiment: `name`, or else the study's `recorded` one, or what the environment names.
+    """Return the name of the experiment: `name`, or else the study's `recorded` one, or what the
+    environment names.
 
     Empty if MLFLOW_EXPERIMENT_ID alone names it. Raises UserError if MLflow allows no such name.
     """
-    if name is None and not recorded and not os.environ.get(EXPERIMENT_NAME) and os.environ.get(EXPERIMENT_ID):
+    if (
+        name is None
+        and not recorded
+        and not os.environ.get(EXPERIMENT_NAME)
+        and os.environ.get(EXPERIMENT_ID)
+    ):
         return ""
-    chosen = name if name is not None else recorded or os.environ.get(EXPERIMENT_NAME) or _DEFAULT_EXPERIMENT
+    chosen = (
+        name
+        if name is not None
+        else recorded or os.environ.get(EXPERIMENT_NAME) or _DEFAULT_EXPERIMENT
+    )
     if not 0 < len(chosen) <= _MOST_LETTERS:
         problem = f"tracking.experiment={chosen[:40]}: {len(chosen)} letters, which MLflow refuses"
         advice = f"Type a name of 1 to {_MOST_LETTERS} letters: tracking.experiment=mine"
@@ -68,7 +87,8 @@ def resolve_experiment(name: str | None, recorded: str | None = None) -> str:
 def explain_schema(error: Exception) -> str:
     """Return what to do about a database of a newer MLflow; empty for another error.
 
-    MLflow calls every schema that it does not know out-of-date, and advises an upgrade, which cannot lower a version.
+    MLflow calls every schema that it does not know out-of-date, and advises an upgrade, which
+    cannot lower a version.
     """
     schema = re.search(r"database schema \(found version (\w+)", str(error))
     if schema is None:
@@ -94,13 +114,15 @@ def is_server(uri: str) -> bool:
 
 
 def is_missing(uri: str) -> bool:
-    """Return whether the store is an SQLite file that does not exist: MLflow would create it when queried."""
+    """Return whether the store is an SQLite file that does not exist: MLflow would create it when
+    queried."""
     file = _sqlite_file(uri)
     return file is not None and not file.exists()
 
 
 def identity(uri: str) -> tuple[int, int] | None:
-    """Return device and inode of an SQLite file; None for another kind of store, or if there is no file."""
+    """Return device and inode of an SQLite file; None for another kind of store, or if there is no
+    file."""
     with suppress(OSError):
         if file := _sqlite_file(uri):
             status = file.stat()
@@ -109,7 +131,8 @@ def identity(uri: str) -> tuple[int, int] | None:
 
 
 def _absolute(uri: str) -> str:
-    """Return `uri` with an absolute path if it names an SQLite file: a trial may have another working folder."""
+    """Return `uri` with an absolute path if it names an SQLite file: a trial may have another
+    working folder."""
     database = uri.removeprefix("sqlite:///")
     return uri if database == uri or "file:" in uri else f"sqlite:///{Path(database).absolute()}"
 
@@ -124,7 +147,8 @@ _once = threading.Lock()
 
 @contextmanager
 def sent_once() -> Iterator[None]:
-    """Send the requests within once, and wait longer for an answer, because a repeated creation makes a second run."""
+    """Send the requests within once, and wait longer for an answer, because a repeated creation
+    makes a second run."""
     with _once:
         before = {name: os.environ.get(name) for name in _ONCE}
         os.environ.update(_ONCE)
@@ -132,7 +156,10 @@ def sent_once() -> Iterator[None]:
             yield
         finally:
             for name, value in before.items():
-                os.environ.pop(name) if value is None else os.environ.update({name: value})
+                if value is None:
+                    os.environ.pop(name)
+                else:
+                    os.environ[name] = value
 
 
 def is_refusal(error: Exception) -> bool:
@@ -140,7 +167,9 @@ def is_refusal(error: Exception) -> bool:
 
     The answer of a proxy is no JSON, and ends with the proxy's outage.
     """
-    return getattr(error, "error_code", "") in _REFUSALS and not str(error).startswith("API request to ")
+    return getattr(error, "error_code", "") in _REFUSALS and not str(error).startswith(
+        "API request to "
+    )
 
 
 def is_unanswered(error: Exception) -> bool:
@@ -150,14 +179,18 @@ def is_unanswered(error: Exception) -> bool:
 
 def first_line(error: Exception) -> str:
     """Return the first line of the error's text that names its cause, without passwords."""
-    text = re.sub(r"^\(raised as a result of [^\n]*\n", "", str(error).strip())  # SQLAlchemy's preamble
+    # SQLAlchemy's preamble
+    text = re.sub(r"^\(raised as a result of [^\n]*\n", "", str(error).strip())
     line = without_password(text.partition("\n")[0])
-    unreached = re.search(r"(?:establish a new connection|NameResolutionError).*?(\[Errno -?\d+\] [^'\")]+)", line)
+    unreached = re.search(
+        r"(?:establish a new connection|NameResolutionError).*?(\[Errno -?\d+\] [^'\")]+)", line
+    )
     return unreached[1] if unreached else line or type(error).__name__
 
 
 def outage_errors() -> tuple[type[Exception], ...]:
-    """Return the errors of calls that MLflow refuses or does not answer. A plain OSError concerns a local file."""
+    """Return the errors of calls that MLflow refuses or does not answer. A plain OSError concerns a
+    local file."""
     from mlflow.exceptions import MlflowException
     from requests import RequestException
     from sqlalchemy.exc import SQLAlchemyError
@@ -167,13 +200,16 @@ def outage_errors() -> tuple[type[Exception], ...]:
 
 def connect(uri: str) -> Any:
     """Return MLflow's client of the store. A new SQLite store is created."""
-    for name, value in _ENVIRONMENT.items():  # because MLflow reads these settings from nowhere else
+    # because MLflow reads these settings from nowhere else
+    for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     from mlflow import MlflowClient
 
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # because it also raises what it logs
-    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # because it logs each retry
+    # because it also raises what it logs
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
+    # because it logs each retry
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
     _create_database(uri)
     return MlflowClient(uri)
 
@@ -188,7 +224,8 @@ def artifacts_of(uri: str) -> str | None:
 
 
 def _create_database(uri: str) -> None:
-    """Create a new SQLite store under its name only once it is complete: MLflow refuses a half-migrated store forever.
+    """Create a new SQLite store under its name only once it is complete: MLflow refuses a
+    half-migrated store forever.
 
     Raises OSError if an existing store cannot be opened, because MLflow would retry for minutes.
     """
@@ -205,5 +242,6 @@ def _create_database(uri: str) -> None:
     store = make_store("sqlite://", DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH)  # in memory
     with tempfile.NamedTemporaryFile() as target, closing(sqlite3.connect(target.name)) as copy:
         store.engine.raw_connection().driver_connection.backup(copy)
-        write_once(file, Path(target.name).read_bytes())  # keeps the store of a driver that was faster
+        # keeps the store of a driver that was faster
+        write_once(file, Path(target.name).read_bytes())
     store.engine.dispose()

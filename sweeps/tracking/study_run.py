@@ -1,4 +1,5 @@
-"""A study in MLflow: its experiment, its own run (the parent of the trials' runs), and writing to runs.
+"""A study in MLflow: its experiment, its own run (the parent of the trials' runs), and writing to
+runs.
 
 Calls may take seconds, and raise one of `outage_errors` if MLflow refuses or does not answer.
 """
@@ -45,19 +46,24 @@ _PICTURE = "study.svg"
 
 
 def read_tracking(folder: Path) -> dict[str, Any]:
-    """Read what a study's or a trial's folder records of its run; {} if there is nothing, or the file is damaged."""
+    """Read what a study's or a trial's folder records of its run; {} if there is nothing, or the
+    file is damaged."""
     with suppress(CorruptFile, OSError):
         return TrialFolder(folder).read_tracking()
     return {}
 
 
 class StudyRun:
-    """The study's run, and the client that writes to all runs. `open` connects, and creates or reopens the run."""
+    """The study's run, and the client that writes to all runs. `open` connects, and creates or
+    reopens the run."""
 
     client: Any
 
-    def __init__(self, uri: str, experiment: str | None, study: StudySnapshot, command: str = "") -> None:
-        """Prepare without a connection: until `open`, the ids are the ids that the study's folder records.
+    def __init__(
+        self, uri: str, experiment: str | None, study: StudySnapshot, command: str = ""
+    ) -> None:
+        """Prepare without a connection: until `open`, the ids are the ids that the study's folder
+        records.
 
         `experiment` is the experiment's name as it was typed; None if nobody typed one.
         """
@@ -70,13 +76,15 @@ class StudyRun:
         self._command = command or shlex.join([Path(sys.executable).name, *sys.argv])
         self._opening = threading.Lock()
         self._is_open = False
-        self.may_exist = bool(self.run_id)  # whether MLflow has the run, or did not answer its creation
+        # whether MLflow has the run, or did not answer its creation
+        self.may_exist = bool(self.run_id)
         self._source_tags: dict[str, str] = {}  # user, git commit and entry point
         self._view = StudyView()
         self._artifact_uris: dict[str, str] = {}  # by run id
 
     def open(self) -> None:
-        """Connect to the store, and create or reopen the study's run, unless that was done before."""
+        """Connect to the store, and create or reopen the study's run, unless that was done
+        before."""
         with self._opening:
             if self._is_open:
                 return
@@ -105,7 +113,9 @@ class StudyRun:
             return self._reopen(runs[0])
         tags = {"mlflow.parentRunId": self.run_id, "trial": str(trial.number), "role": "trial"}
         tags["folder"] = str(trial.folder.absolute())
-        return self._create(trial.short_name, {**tags, "overrides": " ".join(overrides)} if overrides else tags)
+        return self._create(
+            trial.short_name, {**tags, "overrides": " ".join(overrides)} if overrides else tags
+        )
 
     def send_files(self, run_id: str, *files: Path) -> None:
         """Log files that are not empty as artifacts; of a long file its head and its tail."""
@@ -130,7 +140,8 @@ class StudyRun:
         self.client.set_experiment_tag(self.experiment_id, *self._view.tag(study))
 
     def complete(self, findings: Findings, has_running: bool) -> None:
-        """Send the whole study's results and the files of report.write. End its run unless it `has_running` trials."""
+        """Send the whole study's results and the files of report.write. End its run unless it
+        `has_running` trials."""
         self.open()
         study = findings.study
         now_ms = int(time.time() * 1000)
@@ -139,30 +150,49 @@ class StudyRun:
         note = report.markdown(findings, self._log_picture(findings))
         figures, tags = _results(findings)
         tags["mlflow.note.content"] = note
-        # Prefixed, because the list of runs, sorted by a metric of the trials, must not contain the study's run.
+        # Prefixed, because the list of runs, sorted by a metric of the trials, must not contain the
+        # study's run.
         send(
-            self.client, self.run_id, [(f"study/{name}", value, now_ms, 0) for name, value in figures.items()], {}, tags
+            self.client,
+            self.run_id,
+            [(f"study/{name}", value, now_ms, 0) for name, value in figures.items()],
+            {},
+            tags,
         )
         self.send_page()
         self.send_files(self.run_id, study.folder / tables.CSV)
-        for file in study.folder.glob("code/[0-9]*/[!.]*.*"):  # commit, diff and packages, not the modules
-            self.client.log_artifact(self.run_id, str(file), str(file.parent.relative_to(study.folder)))
+        # commit, diff and packages, not the modules
+        for file in study.folder.glob("code/[0-9]*/[!.]*.*"):
+            self.client.log_artifact(
+                self.run_id, str(file), str(file.parent.relative_to(study.folder))
+            )
         seconds = {row.number: row.tracking_s for row in study.rows}
-        TrialFolder(study.folder).write_tracking({**read_tracking(study.folder), "seconds": seconds})
+        TrialFolder(study.folder).write_tracking(
+            {**read_tracking(study.folder), "seconds": seconds}
+        )
         if not has_running:
             failed = study.bad() and not study.count(State.COMPLETED)
-            status = "KILLED" if study.over() < len(study.rows) else "FAILED" if failed else "FINISHED"
+            status = (
+                "KILLED" if study.over() < len(study.rows) else "FAILED" if failed else "FINISHED"
+            )
             self.client.set_terminated(self.run_id, status, now_ms)
 
     def end_duplicates(self, trials: Sequence[TrialRecord]) -> list[str]:
-        """End and delete unfinished runs of the trials' folders that the folders do not record, and return their ids.
+        """End and delete unfinished runs of the trials' folders that the folders do not record, and
+        return their ids.
 
-        MLflow creates such a run if its answer to the creation was lost; a driver, if it could not write the id to a
-        full disk. Runs of other folders stay, because single runs and copies of a study may share a number.
+        MLflow creates such a run if its answer to the creation was lost; a driver, if it could not
+        write the id to a full disk. Runs of other folders stay, because single runs and copies of a
+        study may share a number.
         """
         self.open()
-        run_ids = {str(trial.folder.absolute()): read_tracking(trial.folder).get("run_id") for trial in trials}
-        unfinished = f"attributes.status != 'FINISHED' AND tags.`mlflow.parentRunId` = '{self.run_id}'"
+        run_ids = {
+            str(trial.folder.absolute()): read_tracking(trial.folder).get("run_id")
+            for trial in trials
+        }
+        unfinished = (
+            f"attributes.status != 'FINISHED' AND tags.`mlflow.parentRunId` = '{self.run_id}'"
+        )
         duplicates = []
         for run in self._search(unfinished):
             recorded = run_ids.get(run.data.tags.get("folder", ""))
@@ -179,10 +209,12 @@ class StudyRun:
             self.client.log_artifact(self.run_id, str(page))
 
     def _log_picture(self, findings: Findings) -> str:
-        """Log the study's main figure, and return the Markdown line that shows it; "" without a figure."""
+        """Log the study's main figure, and return the Markdown line that shows it; "" without a
+        figure."""
         try:
             svg = picture.render_picture(findings)
-        except Exception as error:  # because trials may report any numbers, and the other results are still sent
+        except Exception as error:
+            # because trials may report any numbers, and the other results are still sent
             return f"The figure could not be drawn: {first_line(error)}"
         if not svg:
             return ""
@@ -198,7 +230,8 @@ class StudyRun:
         name = self.experiment
         experiment = self.client.get_experiment_by_name(name)
         if experiment is None:
-            kind = {"mlflow.experimentKind": "custom_model_development"}  # because MLflow otherwise opens GenAI pages
+            # because MLflow otherwise opens GenAI pages
+            kind = {"mlflow.experimentKind": "custom_model_development"}
             try:
                 return str(self.client.create_experiment(name, artifacts_of(uri), kind))
             except outage_errors():
@@ -215,38 +248,68 @@ class StudyRun:
         return str(experiment.experiment_id)
 
     def _open_run(self, command: str) -> str:
-        """Return the id of the run that the study's folder records, or that records this folder; else of a new run."""
+        """Return the id of the run that the study's folder records, or that records this folder;
+        else of a new run."""
         folder = TrialFolder(self.study.folder)
         name = self.study.name
         tags = {"role": "study", "folder": str(folder.path.absolute())}
         earlier = []
         if (folder.path / "tracking.json").exists():
             run_id = read_tracking(folder.path).get("run_id")
-            runs = self._search(f"tags.role = 'study' AND tags.study = {comparison_view.quote(name)}")
-            earlier = [r for r in runs if r.info.run_id == run_id or r.data.tags.get("folder") == tags["folder"]]
+            runs = self._search(
+                f"tags.role = 'study' AND tags.study = {comparison_view.quote(name)}"
+            )
+            earlier = [
+                r
+                for r in runs
+                if r.info.run_id == run_id or r.data.tags.get("folder") == tags["folder"]
+            ]
         else:
             folder.path.mkdir(parents=True, exist_ok=True)
-            folder.write_tracking({"run_id": None})  # because a driver that dies now may leave a run to search for
-        run_id = self._reopen(earlier[0]) if earlier else self._create(name, {**tags, "command": command})
-        tracking = {"run_id": run_id, "experiment": self.experiment_id, "experiment_name": self.experiment}
+            # because a driver that dies now may leave a run to search for
+            folder.write_tracking({"run_id": None})
+        run_id = (
+            self._reopen(earlier[0])
+            if earlier
+            else self._create(name, {**tags, "command": command})
+        )
+        tracking = {
+            "run_id": run_id,
+            "experiment": self.experiment_id,
+            "experiment_name": self.experiment,
+        }
         if self._uri.startswith(("http://", "https://")) and not has_password(self._uri):
-            tracking["page"] = self._uri.rstrip("/") + comparison_view.path(self.experiment_id, name)
+            tracking["page"] = self._uri.rstrip("/") + comparison_view.path(
+                self.experiment_id, name
+            )
         folder.write_tracking(tracking)
         return run_id
 
     def _send_params(self) -> None:
-        """Log the study's params; a value that differs from a logged param, which MLflow cannot change, as a tag."""
+        """Log the study's params; a value that differs from a logged param, which MLflow cannot
+        change, as a tag."""
         logged = self.client.get_run(self.run_id).data.params
         params = {name: mask_value(name, value) for name, value in self._params().items()}
-        changed = {name: value for name, value in params.items() if logged.get(name, value) != value}
-        send(self.client, self.run_id, [], {name: params[name] for name in params if name not in logged}, changed)
+        changed = {
+            name: value for name, value in params.items() if logged.get(name, value) != value
+        }
+        send(
+            self.client,
+            self.run_id,
+            [],
+            {name: params[name] for name in params if name not in logged},
+            changed,
+        )
 
     def _params(self) -> dict[str, str]:
-        """Return the objectives, the values of each swept parameter, and the settings that all trials share."""
+        """Return the objectives, the values of each swept parameter, and the settings that all
+        trials share."""
         goals = zip(self.study.objective, self.study.directions, strict=True)
         params = {mlflow_name(name): value for name, value in shared_settings(self.study).items()}
         params |= {mlflow_name(name): values for name, values in self.study.space.items()}
-        return {"objective": ", ".join(f"{name} ({direction})" for name, direction in goals)} | params
+        return {
+            "objective": ", ".join(f"{name} ({direction})" for name, direction in goals)
+        } | params
 
     def _search(self, where: str) -> list[Any]:
         return list(self.client.search_runs([self.experiment_id], where))
@@ -263,7 +326,9 @@ class StudyRun:
         }  # last, because a trial's own context has a parent
         masked = {tag: without_password(value) for tag, value in tags.items()}
         with sent_once():
-            run = self.client.create_run(self.experiment_id, tags=masked, run_name=without_password(name))
+            run = self.client.create_run(
+                self.experiment_id, tags=masked, run_name=without_password(name)
+            )
         return self._register(run)
 
     def _register(self, run: Any) -> str:
@@ -276,7 +341,11 @@ def _results(findings: Findings) -> tuple[dict[str, float], dict[str, str]]:
     answer = findings.answer
     objective = findings.study.objective
     tags = dict[str, str]()
-    figures = {f"{kind}/{name}": value for kind, cost in findings.costs.items() for name, value in cost.items()}
+    figures = {
+        f"{kind}/{name}": value
+        for kind, cost in findings.costs.items()
+        for name, value in cost.items()
+    }
     figures["idle_slot_seconds_at_the_end"] = findings.tail_s
     if answer.front:
         tags["front"] = ", ".join(str(trial.number) for trial in answer.front)
@@ -285,6 +354,9 @@ def _results(findings: Findings) -> tuple[dict[str, float], dict[str, str]]:
         figures[f"best_mean_{mlflow_name(objective[0])}"] = fmean(best.values)
         tags["best_configuration"] = best.name
     elif trial := answer.best_trial:
-        figures |= {f"best_{mlflow_name(n)}": value for n, value in zip(objective, trial.objective, strict=True)}
+        figures |= {
+            f"best_{mlflow_name(n)}": value
+            for n, value in zip(objective, trial.objective, strict=True)
+        }
         tags["best_trial"] = f"{trial.number}: {trial.name}"
     return figures, tags

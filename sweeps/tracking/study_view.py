@@ -1,4 +1,5 @@
-"""What the comparison view of one study shows: a function of the study's record, whoever writes the view."""
+"""What the comparison view of one study shows: a function of the study's record, whoever writes the
+view."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +12,8 @@ from sweeps.tracking.run_data import mlflow_name, names_by_log
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.metrics import METRICS, SYSTEM_METRICS
 
-_CURVES_OF = 20  # trials whose files show which metrics are curves, because most trials report the same
+# trials whose files show which metrics are curves, because most trials report the same
+_CURVES_OF = 20
 
 
 class StudyView:
@@ -20,7 +22,8 @@ class StudyView:
     def __init__(self) -> None:
         self._swept: dict[str, None] = {}  # ordered set
         self._curves: dict[str, None] = {}
-        self._branches: set[frozenset[str]] = set()  # params that trials have together: several in a conditional space
+        # params that trials have together: several in a conditional space
+        self._branches: set[frozenset[str]] = set()
 
     def derive(self, study: StudySnapshot) -> None:
         """Add the params and curves of the study's trials, which earlier drivers may have run."""
@@ -31,7 +34,8 @@ class StudyView:
             self._curves |= dict.fromkeys(_read_curves(TrialFolder(trial.folder)))
 
     def add(self, params: Sequence[str], curves: Sequence[str]) -> bool:
-        """Add the params and curves of a trial, as MLflow names them, and return whether the view changes."""
+        """Add the params and curves of a trial, as MLflow names them, and return whether the view
+        changes."""
         count = len(self._branches) + len(self._curves)
         self._add_params(params)
         self._curves |= dict.fromkeys(curves)
@@ -59,9 +63,11 @@ class StudyView:
         return view.tag
 
     def _partial_params(self) -> set[str]:
-        """Return the params that some trials lack: a final race's seed, a param that exists under a condition.
+        """Return the params that some trials lack: a final race's seed, a param that exists under a
+        condition.
 
-        If each param is lacking somewhere, return those outside of the largest branch, which then has charts.
+        If each param is lacking somewhere, return those outside of the largest branch, which then
+        has charts.
         """
         if not self._branches:
             return set()
@@ -74,7 +80,8 @@ def _read_curves(folder: TrialFolder) -> list[str]:
     """Return the metrics that a trial reported at several steps."""
     points: Counter[str] = Counter()
     for name in (METRICS, SYSTEM_METRICS):
-        with suppress(CorruptFile, OSError):  # because the view of the other metrics is still of use
+        # because the view of the other metrics is still of use
+        with suppress(CorruptFile, OSError):
             for line in folder.read_metrics(0, name).values:
                 points.update(map(mlflow_name, line.metrics))
     return [name for name, count in points.items() if count > 1]

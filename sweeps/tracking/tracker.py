@@ -1,7 +1,8 @@
 """Shows a study in MLflow while it runs, without ever blocking it.
 
-The driver is the only writer. Trials write into their folders, and one thread here repeatedly updates MLflow from these
-folders. So an outage or a dead driver leaves no gap, and never affects training.
+The driver is the only writer. Trials write into their folders, and one thread here repeatedly
+updates MLflow from these folders. So an outage or a dead driver leaves no gap, and never affects
+training.
 """
 
 import os
@@ -45,12 +46,14 @@ _ADVICE = (
 class Tracker:
     """Shows one study. Call `open` first, `drain` and `complete` last; only `open` raises.
 
-    `uri` is MLflow's tracking URI; None uses MLFLOW_TRACKING_URI, or else ./mlflow.db. `experiment` is a name as it was
-    typed; None uses the study's own, or else what the environment names. `command` is the command that started the
-    study, by default this process's.
+    `uri` is MLflow's tracking URI; None uses MLFLOW_TRACKING_URI, or else ./mlflow.db. `experiment`
+    is a name as it was typed; None uses the study's own, or else what the environment names.
+    `command` is the command that started the study, by default this process's.
     """
 
-    def __init__(self, uri: str | None, experiment: str | None, study: StudySnapshot, command: str = "") -> None:
+    def __init__(
+        self, uri: str | None, experiment: str | None, study: StudySnapshot, command: str = ""
+    ) -> None:
         self.uri = store.resolve_uri(uri)
         self._snapshot = study
         self.duplicates: list[str] = []  # ids of the duplicate runs that `complete` has ended
@@ -58,19 +61,25 @@ class Tracker:
         self._runs: dict[int, TrialRun] = {}  # not complete in MLflow, by trial number
         self._creating = ThreadPoolExecutor(1, "creating runs")
         self._outage = ""
-        self._file: tuple[int, int] | None = None  # device and inode of an SQLite store, once it is open
+        # device and inode of an SQLite store, once it is open
+        self._file: tuple[int, int] | None = None
         self._problems: dict[int, str] = {}  # by trial number, or _STUDY
-        self._refused: set[int] = set()  # numbers of the trials of which MLflow refused a part, and would again
-        self.seconds = costs.read_tracking_seconds(study.folder)  # that showing each trial took, by trial number
+        # numbers of the trials of which MLflow refused a part, and would again
+        self._refused: set[int] = set()
+        # that showing each trial took, by trial number
+        self.seconds = costs.read_tracking_seconds(study.folder)
         self._page_due = time.monotonic() + _PAGE_EVERY_S
         self._page_is_old = False
         self._draining = threading.Event()
         self._finished = threading.Event()
-        self._thread = threading.Thread(target=self._sync_until_finished, name="tracking", daemon=True)
+        self._thread = threading.Thread(
+            target=self._sync_until_finished, name="tracking", daemon=True
+        )
 
     @property
     def lacks_sendable(self) -> bool:
-        """Return whether MLflow lacks something that it may take later, not only what it has refused."""
+        """Return whether MLflow lacks something that it may take later, not only what it has
+        refused."""
         may_answer = self._is_gone() or bool(self._outage) or bool(self._runs)
         return may_answer or not self._refused.issuperset(self._problems)
 
@@ -81,36 +90,50 @@ class Tracker:
             return f"{self.uri} was deleted: MLflow has nothing of this study"
         if self._outage:
             reason = f"MLflow at {without_password(self.uri)} does not answer: {self._outage}"
-            return Outage(f"{reason}; training continues, metrics are in the trial folders", "MLflow answers again")
+            return Outage(
+                f"{reason}; training continues, metrics are in the trial folders",
+                "MLflow answers again",
+            )
         problems = [*self._problems.values()]
         more = f" (and of {len(problems) - 1} more)" if len(problems) > 1 else ""
         return f"MLflow lacks some of {problems[0]}{more}" if problems else None
 
     def open(self, required: bool = True, advice: str = _ADVICE) -> None:
-        """Connect, and create or reopen the study's run. Unless `required`, an outage only delays this.
+        """Connect, and create or reopen the study's run. Unless `required`, an outage only delays
+        this.
 
-        If the run may exist, an outage delays too, because a refused study would leave its run behind.
+        If the run may exist, an outage delays too, because a refused study would leave its run
+        behind.
 
-        Raises UserError: the store does not answer, has another MLflow version, or its experiment was deleted.
+        Raises UserError: the store does not answer, has another MLflow version, or its experiment
+        was deleted.
         """
         try:
             self._study.open()
         except Exception as error:
             may_wait = not required or self._study.may_exist
-            if may_wait and isinstance(error, outage_errors()) and not isinstance(error, ImportError):
+            if (
+                may_wait
+                and isinstance(error, outage_errors())
+                and not isinstance(error, ImportError)
+            ):
                 self._outage = first_line(error)
                 self._thread.start()
                 return
-            if not isinstance(error, OSError | ImportError) and not isinstance(error, outage_errors()):
+            if not isinstance(error, OSError | ImportError) and not isinstance(
+                error, outage_errors()
+            ):
                 raise
             file = str((error.filename2 or error.filename) if isinstance(error, OSError) else "")
             if file.startswith(f"{self._snapshot.folder}/"):
                 raise UserError(
-                    f"a file of the study cannot be written: {error}\n"
-                    "Make its folder writable and remove what is in the way, then type the command again"
+                    f"a file of the study cannot be written: {error}\nMake its folder writable and"
+                    " remove what is in the way, then type the command again"
                 ) from error
             reason = store.explain_schema(error) or first_line(error)
-            raise UserError(f"MLflow at {without_password(self.uri)} cannot be used: {reason}\n{advice}") from error
+            raise UserError(
+                f"MLflow at {without_password(self.uri)} cannot be used: {reason}\n{advice}"
+            ) from error
         self._file = store.identity(self.uri)
         self._thread.start()
 
@@ -119,27 +142,38 @@ class Tracker:
     ) -> dict[str, str]:
         """Create or reopen the trial's run, and return what to add to the trial's environment.
 
-        In an outage that is nothing, and the run is created later. An address with a password is never added: the trial
-        inherits it from its driver, or goes without. `config`, with its hydra node, is by default read from the folder.
+        In an outage that is nothing, and the run is created later. An address with a password is
+        never added: the trial inherits it from its driver, or goes without. `config`, with its
+        hydra node, is by default read from the folder.
         """
         run = TrialRun(self._study, trial, overrides, config)
         started = time.monotonic()
         if not self._outage:
-            opening = self._creating.submit(run.open)  # because MLflow would wait 20 s for a locked database
+            # because MLflow would wait 20 s for a locked database
+            opening = self._creating.submit(run.open)
             try:
                 error = opening.exception(_PATIENCE_S)
             except TimeoutError:
                 self._outage = f"no answer within {_PATIENCE_S:g} s"
             else:
-                if isinstance(error, outage_errors()):  # any other error recurs in the thread, which reports it
+                # any other error recurs in the thread, which reports it
+                if isinstance(error, outage_errors()):
                     self._outage = first_line(error)
         self._add_seconds(trial.number, started)
         self._runs[trial.number] = run
         self._page_is_old = True
         if run.run_id is None:
             return {}
-        experiment = {store.EXPERIMENT_NAME: self._study.experiment, store.EXPERIMENT_ID: self._study.experiment_id}
-        environment = {"MLFLOW_RUN_ID": run.run_id, TRIAL_RUN: run.run_id, **experiment, **store.QUIET}
+        experiment = {
+            store.EXPERIMENT_NAME: self._study.experiment,
+            store.EXPERIMENT_ID: self._study.experiment_id,
+        }
+        environment = {
+            "MLFLOW_RUN_ID": run.run_id,
+            TRIAL_RUN: run.run_id,
+            **experiment,
+            **store.QUIET,
+        }
         if has_password(self.uri):
             return environment if os.environ.get("MLFLOW_TRACKING_URI") == self.uri else {}
         return {"MLFLOW_TRACKING_URI": self.uri, **environment}
@@ -153,7 +187,8 @@ class Tracker:
         self._page_is_old = True
 
     def drain(self, study: StudySnapshot, timeout_s: float = 30.0) -> None:
-        """Wait until everything is sent, or no trial was completed for `timeout_s`; the next driver sends the rest."""
+        """Wait until everything is sent, or no trial was completed for `timeout_s`; the next driver
+        sends the rest."""
         for trial in study.rows:
             if is_running(trial):  # without this driver: the next driver sends the rest
                 self._runs.pop(trial.number, None)
@@ -170,10 +205,13 @@ class Tracker:
         self._finished.set()
         self._thread.join(min(timeout_s, 5.0))
         if self._runs:
-            self._outage = f"{self._outage or 'too slow'} ({counted(left, 'trial')} not complete there)"
+            self._outage = (
+                f"{self._outage or 'too slow'} ({counted(left, 'trial')} not complete there)"
+            )
 
     def complete(self, study: StudySnapshot | Findings) -> None:
-        """Complete the study's run with the files of report.write, if all its trials are complete in MLflow."""
+        """Complete the study's run with the files of report.write, if all its trials are complete
+        in MLflow."""
         if self._runs:
             return
         try:
@@ -184,20 +222,25 @@ class Tracker:
             self._problems[_STUDY] = f"the study: {first_line(error)}"
 
     def closing_lines(self) -> list[str]:
-        """Return what MLflow lacks and how to send it, and which duplicate runs were ended, a line each."""
+        """Return what MLflow lacks and how to send it, and which duplicate runs were ended, a line
+        each."""
         problem = self.problem
         lines = [problem] if problem else []
         if problem and self.lacks_sendable:
             lines.append(f"Send the rest later: {sweeps_line('sync', self._snapshot.folder)}")
         if self.duplicates:
-            runs = f"{counted(len(self.duplicates), 'duplicate run')} in MLflow: {', '.join(self.duplicates)}"
+            runs = (
+                f"{counted(len(self.duplicates), 'duplicate run')} in MLflow:"
+                f" {', '.join(self.duplicates)}"
+            )
             lines.append(f"deleted {runs}. Each was created by a call whose answer was lost")
         return lines
 
     def catch_up(self, study: StudySnapshot) -> tuple[int, int]:
         """Send what MLflow lacks of a study without a driver.
 
-        Returns of how many trials it lacked something, and how many still run; of these it has what exists so far.
+        Returns of how many trials it lacked something, and how many still run; of these it has what
+        exists so far.
         """
         running = [trial for trial in study.rows if is_running(trial)]
         lacking = [trial for trial in study.rows if trial not in running and self._lacks(trial)]
@@ -209,20 +252,27 @@ class Tracker:
         return len(lacking), len(running)
 
     def dashboard_line(self) -> str:
-        """Return the line with the command, or the link, that shows the study in its ready-made view."""
+        """Return the line with the command, or the link, that shows the study in its ready-made
+        view."""
         study = self._snapshot
         if store.is_server(self.uri):
             experiment_id = self._study.experiment_id  # unknown until MLflow answers
             return server_line(self.uri, experiment_id, study) if experiment_id else ""
         if self._is_gone():
             sync = sweeps_line("sync", study.folder)
-            return f"MLflow has nothing of the study: {self.uri} was deleted. To send it again: {sync}"
+            return (
+                f"MLflow has nothing of the study: {self.uri} was deleted. To send it again: {sync}"
+            )
         if study.name == study.folder.name:
             return f"dashboard: {sweeps_line('ui', study.folder)}"
-        words = ["python", "-m", "sweeps", "ui", study.name]  # single runs, which `ui` does not find by a folder
+        # single runs, which `ui` does not find by a folder
+        words = ["python", "-m", "sweeps", "ui", study.name]
         if not store.is_usual(self.uri):
             variables = [name for name, value in os.environ.items() if value == self.uri]
-            words += ["--uri", f"${{oc.env:{variables[0]}}}" if variables else without_password(self.uri)]
+            words += [
+                "--uri",
+                f"${{oc.env:{variables[0]}}}" if variables else without_password(self.uri),
+            ]
         return f"dashboard: {shlex.join(words)}"
 
     def _lacks(self, trial: TrialRecord) -> bool:
@@ -240,19 +290,25 @@ class Tracker:
             if not self._sync_all():
                 self._finished.wait(_EVERY_S)
                 continue
-            if self._page_is_old and time.monotonic() >= self._page_due and not self._draining.is_set():
+            if (
+                self._page_is_old
+                and time.monotonic() >= self._page_due
+                and not self._draining.is_set()
+            ):
                 self._send_page()
             if self._draining.wait(max(_EVERY_S, len(self._with_news()) / _RUNS_PER_S)):
                 self._finished.wait(_SOON_S)
 
     def _with_news(self) -> list[tuple[int, TrialRun]]:
-        """Return the runs that MLflow may lack something of: not those of queued trials whose params it has."""
+        """Return the runs that MLflow may lack something of: not those of queued trials whose
+        params it has."""
         queued = {trial.number for trial in self._snapshot.open if trial.state is State.QUEUED}
         runs = list(self._runs.items())
         return [(n, run) for n, run in runs if run.ended or not run.described or n not in queued]
 
     def _sync_all(self) -> bool:
-        """Update all runs, and return whether MLflow answered. Trials that failed before come last."""
+        """Update all runs, and return whether MLflow answered. Trials that failed before come
+        last."""
         for number, run in sorted(self._with_news(), key=lambda item: item[1].failures):
             started = time.monotonic()
             answered = self._sync(run)
@@ -264,7 +320,8 @@ class Tracker:
         return True
 
     def _send_page(self) -> None:
-        """Send the current page. The next page is sent in a minute, and the last page at the study's end."""
+        """Send the current page. The next page is sent in a minute, and the last page at the
+        study's end."""
         self._page_due = time.monotonic() + _PAGE_EVERY_S
         self._page_is_old = False
         try:
@@ -297,7 +354,9 @@ class Tracker:
             run.closed = True
         self._outage = ""
         if problem:
-            self._problems[run.trial.number] = f"trial {run.trial.number} ({run.trial.name}): {problem}"
+            self._problems[run.trial.number] = (
+                f"trial {run.trial.number} ({run.trial.name}): {problem}"
+            )
         else:
             self._problems.pop(run.trial.number, None)
         return True

@@ -25,14 +25,20 @@ from sweeps.trial.metrics import METRICS, SYSTEM_METRICS, MetricsReader
 
 _LOG_LINES = 20
 _LOG_WIDTH = 80
-_LOG_CHARACTERS = 4000  # because MLflow cuts a tag after 8000, and masking a password may lengthen it
+# because MLflow cuts a tag after 8000, and masking a password may lengthen it
+_LOG_CHARACTERS = 4000
 
 
 class TrialRun:
-    """One trial. `sync` may be called at any time, also after a failure; the driver sets `trial` and `ended`."""
+    """One trial. `sync` may be called at any time, also after a failure; the driver sets `trial`
+    and `ended`."""
 
     def __init__(
-        self, study: StudyRun, trial: TrialRecord, overrides: Sequence[str] = (), config: DictConfig | None = None
+        self,
+        study: StudyRun,
+        trial: TrialRecord,
+        overrides: Sequence[str] = (),
+        config: DictConfig | None = None,
     ) -> None:
         self.trial = trial
         self.run_id: str | None = None  # of a run that surely exists
@@ -51,7 +57,8 @@ class TrialRun:
         self._reported: Counter[str] = Counter()  # number of points of each metric that was sent
 
     def was_closed(self) -> bool:
-        """Return whether the study's run already has the complete trial, as the trial's folder records it."""
+        """Return whether the study's run already has the complete trial, as the trial's folder
+        records it."""
         tracking = read_tracking(self._folder.path)
         recorded = tracking.get("parent"), tracking.get("trial"), tracking.get("closed")
         return recorded == (self._study.run_id, self.trial.number, True)
@@ -63,20 +70,27 @@ class TrialRun:
                 self._study.open()
                 # because the disk may have been full when an earlier driver created the run
                 has_begun = self.trial.attempts or self._folder.newest()
-                self._earlier_run_possible = bool(has_begun) or (self._folder.path / "tracking.json").exists()
+                self._earlier_run_possible = (
+                    bool(has_begun) or (self._folder.path / "tracking.json").exists()
+                )
                 with suppress(OSError):  # because the second call below raises it again
-                    self._write_tracking(closed=False)  # because a driver that dies now may leave a run to search for
-                self.run_id = self._study.open_child(self.trial, self._overrides, self._earlier_run_possible)
+                    # because a driver that dies now may leave a run to search for
+                    self._write_tracking(closed=False)
+                self.run_id = self._study.open_child(
+                    self.trial, self._overrides, self._earlier_run_possible
+                )
                 self._write_tracking(closed=False)
         return self.run_id
 
     def sync(self) -> None:
-        """Send all that is new in the folder. If the trial has ended, send its outcome and close its run.
+        """Send all that is new in the folder. If the trial has ended, send its outcome and close
+        its run.
 
         Raises CorruptFile or OSError if one of its files cannot be read or written now.
         """
         run_id = self.open()
-        ended = self.ended  # read before the files, because nothing is written to them after the end
+        # read before the files, because nothing is written to them after the end
+        ended = self.ended
         metrics, batches = self._new_metrics()
         self._reported += Counter(name for name, *_ in metrics)
         swept = {mlflow_name(name): str(value) for name, value in self.trial.params.items()}
@@ -90,7 +104,8 @@ class TrialRun:
         curves = [name for name, points in self._reported.items() if points > 1]
         self._study.update_view([*swept], curves)
         if ended:
-            # At the end, because a trainer (autolog) may log params of the same names with other values.
+            # At the end, because a trainer (autolog) may log params of the same names with other
+            # values.
             self._note_refusal(send_settings(self._study.client, run_id, self._settings()))
             self._close(run_id)
 
@@ -101,23 +116,32 @@ class TrialRun:
             self.refused = True
 
     def _new_metrics(self) -> tuple[list[MetricRow], list[Lines]]:
-        """Return the metrics that were reported since the last complete `sync`, and the lines that contain them."""
+        """Return the metrics that were reported since the last complete `sync`, and the lines that
+        contain them."""
         rows = []
         batches = [reader.unread() for reader in self._readers]
         for reader, lines in zip(self._readers, batches, strict=True):
             if lines.damaged:
-                self.problem = f"{counted(lines.damaged, 'damaged line')} in {self._folder.path / reader.name}"
+                self.problem = (
+                    f"{counted(lines.damaged, 'damaged line')} in {self._folder.path / reader.name}"
+                )
             for line in lines.values:
                 time_ms = int(line.time * 1000)
-                rows += [(mlflow_name(name), value, time_ms, line.step) for name, value in line.metrics.items()]
+                rows += [
+                    (mlflow_name(name), value, time_ms, line.step)
+                    for name, value in line.metrics.items()
+                ]
         return rows, batches
 
     def _settings(self) -> dict[str, str]:
-        """Return the settings of the trial's configuration that were not swept, as the training used them."""
+        """Return the settings of the trial's configuration that were not swept, as the training
+        used them."""
         try:
             written = settings(self._config or read_config(self._folder.path))
         except Exception as error:  # because a damaged file may hold anything
-            self.problem = f"its config in {self._folder.path / '.hydra'} cannot be read: {first_line(error)}"
+            self.problem = (
+                f"its config in {self._folder.path / '.hydra'} cannot be read: {first_line(error)}"
+            )
             return {}
         written |= {name: str(value) for name, value in self._facts().settings.items()}
         swept = {mlflow_name(name) for name in self.trial.params}
@@ -130,12 +154,17 @@ class TrialRun:
     def _outcome(self) -> tuple[list[MetricRow], dict[str, str]]:
         """Return the whole trial's metrics and tags.
 
-        The metrics are each objective as best/NAME, the returned metrics that were never reported, and the costs.
+        The metrics are each objective as best/NAME, the returned metrics that were never reported,
+        and the costs.
         """
         trial = self.trial
         objective = dict(zip(self._study.study.objective, trial.objective, strict=False))
         metrics = {f"best/{mlflow_name(name)}": value for name, value in objective.items()}
-        returned = {mlflow_name(name): value for name, value in trial.metrics.items() if name not in objective}
+        returned = {
+            mlflow_name(name): value
+            for name, value in trial.metrics.items()
+            if name not in objective
+        }
         metrics |= {name: value for name, value in returned.items() if name not in self._reported}
         metrics |= costs.of_attempts(trial.attempts)
         metrics |= {"gpu_use": trial.gpu_use} if trial.gpu_use is not None else {}
@@ -144,7 +173,10 @@ class TrialRun:
         if trial.error or has_earlier:  # because an earlier attempt may have set it
             tags["error"] = trial.error
         tags |= self._facts().process
-        tags |= {f"note.{mlflow_name(name)}": notes.text_of(note) for name, note in self._folder.notes().items()}
+        tags |= {
+            f"note.{mlflow_name(name)}": notes.text_of(note)
+            for name, note in self._folder.notes().items()
+        }
         return [(name, value, self._end_ms(), 0) for name, value in metrics.items()], tags
 
     def _description(self) -> str:
@@ -159,13 +191,17 @@ class TrialRun:
         # Folded, because one long line would widen MLflow's whole page.
         if log := "\n".join(_folded(printable(line)) for line in log_lines)[-_LOG_CHARACTERS:]:
             fence = "`" * (1 + max(map(len, re.findall("`+", log)), default=2))
-            lines.append(f"The end of its log (the whole log is an artifact):\n\n{fence}text\n{log}\n{fence}")
+            lines.append(
+                f"The end of its log (the whole log is an artifact):\n\n{fence}text\n{log}\n{fence}"
+            )
         return "\n\n".join(lines)
 
     def _end_ms(self) -> int:
-        """Return the same time at each call, because MLflow would store a metric of another time as a second row."""
+        """Return the same time at each call, because MLflow would store a metric of another time as
+        a second row."""
         ended = self.trial.attempts[-1].ended_at if self.trial.attempts else 0.0
-        return int(1000 * (ended or self._folder.path.stat().st_mtime))  # a refused trial has no end time
+        # a refused trial has no end time
+        return int(1000 * (ended or self._folder.path.stat().st_mtime))
 
     def _close(self, run_id: str) -> None:
         self._study.client.set_terminated(run_id, _run_status(self.trial.state), self._end_ms())
@@ -177,7 +213,8 @@ class TrialRun:
         self.closed = True
 
     def _write_tracking(self, closed: bool) -> None:
-        self._folder.path.mkdir(parents=True, exist_ok=True)  # because a refused trial has no folder
+        # because a refused trial has no folder
+        self._folder.path.mkdir(parents=True, exist_ok=True)
         trial = {"parent": self._study.run_id, "trial": self.trial.number}
         self._folder.write_tracking({"run_id": self.run_id, **trial, "closed": closed})
 
@@ -188,7 +225,8 @@ def _folded(line: str) -> str:
 
 
 def _run_status(state: State) -> str:
-    """Return MLflow's status for a state: KILLED if the trial was ended from outside, or is not over."""
+    """Return MLflow's status for a state: KILLED if the trial was ended from outside, or is not
+    over."""
     if state in (State.COMPLETED, State.PRUNED, State.INFEASIBLE):
         return "FINISHED"
     return "FAILED" if state.is_bad and state is not State.LOST else "KILLED"

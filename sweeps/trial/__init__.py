@@ -43,11 +43,16 @@ class Trial:
     """One trial as one of its processes sees it: the second argument of f(cfg, trial)."""
 
     def __init__(
-        self, folder: TrialFolder, attempt: int, objective: Objective | None = None, world: World | None = None
+        self,
+        folder: TrialFolder,
+        attempt: int,
+        objective: Objective | None = None,
+        world: World | None = None,
     ) -> None:
         self.world = world or World()  # the rank of this process, and the addresses of all ranks
         self.folder = folder.path
-        self.checkpoint_folder = folder.checkpoint  # shared by all ranks and attempts; may not exist yet
+        # shared by all ranks and attempts; may not exist yet
+        self.checkpoint_folder = folder.checkpoint
         self._attempt = folder.attempt(attempt)
         self._objective = objective or Objective(())
         earlier = folder.read_metrics().values
@@ -68,27 +73,37 @@ class Trial:
             TrialFolder(self.folder).add_note(subject, note)
 
     def record_settings(self, settings: Mapping[str, Value]) -> None:
-        """Record settings as the training uses them, such as the batch size over all GPUs, computed from the config.
+        """Record settings as the training uses them, such as the batch size over all GPUs, computed
+        from the config.
 
         MLflow and the trials of `sweeps.load` show a recorded setting in place of the config's.
         """
         if self.world.is_chief:
             facts.record(self._attempt, settings=settings)
 
-    def record_confusion(self, subset: str, classes: Sequence[str], matrix: Sequence[Sequence[int]]) -> None:
-        """Record the saved model's counts of examples, a row for each true class, a column for each predicted class.
+    def record_confusion(
+        self, subset: str, classes: Sequence[str], matrix: Sequence[Sequence[int]]
+    ) -> None:
+        """Record the saved model's counts of examples, a row for each true class, a column for each
+        predicted class.
 
         The study's page shows the matrix, and precision, recall and F1 of each class.
         """
         if self.world.is_chief:
-            Confusion(subset, [*classes], [[int(count) for count in row] for row in matrix]).write(self.folder)
+            Confusion(subset, [*classes], [[int(count) for count in row] for row in matrix]).write(
+                self.folder
+            )
 
-    def report(self, metrics: Mapping[str, float], step: int, partial: bool = False, last: bool = False) -> None:
-        """Record the metrics of one step, usually an epoch: they reach the dashboard and the pruner within seconds.
+    def report(
+        self, metrics: Mapping[str, float], step: int, partial: bool = False, last: bool = False
+    ) -> None:
+        """Record the metrics of one step, usually an epoch: they reach the dashboard and the pruner
+        within seconds.
 
-        If an earlier attempt reported the step, its values stay. Only the chief of several ranks records. `partial`
-        metrics, for example those of a part of an epoch, may lack the objective. `last`: with this step the trial is
-        complete, and these metrics are its result if its process is killed before it returns another one.
+        If an earlier attempt reported the step, its values stay. Only the chief of several ranks
+        records. `partial` metrics, for example those of a part of an epoch, may lack the objective.
+        `last`: with this step the trial is complete, and these metrics are its result if its
+        process is killed before it returns another one.
 
         Raises:
             TypeError: a metric is not one number, or the step is not a whole number.
@@ -99,9 +114,15 @@ class Trial:
         try:
             step = operator.index(step)  # because JSON takes no integers of numpy
         except TypeError as error:
-            raise TypeError(f"trial.report(..., step={step!r}): a step is a whole number, such as 1") from error
+            raise TypeError(
+                f"trial.report(..., step={step!r}): a step is a whole number, such as 1"
+            ) from error
         if self.world.is_chief:
-            print(f"step {step}  " + "  ".join(f"{name}={value:.5g}" for name, value in values.items()), flush=True)
+            print(
+                f"step {step}  "
+                + "  ".join(f"{name}={value:.5g}" for name, value in values.items()),
+                flush=True,
+            )
             if self._last_earlier_step is None or step > self._last_earlier_step:
                 result = self._reported_result(values) if last else None
                 self._attempt.trial.append_metrics(MetricsLine(step, now(), values, result))
@@ -113,11 +134,13 @@ class Trial:
 
     @property
     def unreported_since(self) -> int | None:
-        """Return the last step of earlier attempts, if this attempt has reported nothing; else None."""
+        """Return the last step of earlier attempts, if this attempt has reported nothing; else
+        None."""
         return None if self._has_reported else self._last_earlier_step
 
     def _reported_result(self, metrics: dict[str, float]) -> list[float] | None:
-        """Return the objective's values among the last step's metrics; None if these metrics are no result."""
+        """Return the objective's values among the last step's metrics; None if these metrics are no
+        result."""
         names = self._objective.names
         present = [metrics[name] for name in names if name in metrics]
         is_whole = len(present) == len(names) or not self._objective.needed
@@ -125,21 +148,26 @@ class Trial:
 
     @property
     def last_report(self) -> dict[str, float]:
-        """Return the metrics that this attempt reported last; before its first report, those of earlier attempts.
+        """Return the metrics that this attempt reported last; before its first report, those of
+        earlier attempts.
 
-        A training that resumes with nothing left to train returns them as its result. Empty before any report.
+        A training that resumes with nothing left to train returns them as its result. Empty before
+        any report.
         """
         return dict(self._last_report)
 
     def _newest_with_objective(self, lines: Sequence[MetricsLine]) -> dict[str, float]:
-        """Return the newest metrics that have the objective, if it is named, because others are of a part of a step."""
+        """Return the newest metrics that have the objective, if it is named, because others are of
+        a part of a step."""
         names = set(self._objective.names) if self._objective.named else set()
         return next((line.metrics for line in reversed(lines) if names <= line.metrics.keys()), {})
 
     def limit_gpu_memory(self) -> None:
-        """Set PyTorch to allocate at most this trial's part of a shared GPU: hydra.launcher.trials_per_gpu.
+        """Set PyTorch to allocate at most this trial's part of a shared GPU:
+        hydra.launcher.trials_per_gpu.
 
-        Call this method before the first tensor on the GPU. Without a shared GPU or PyTorch, nothing changes.
+        Call this method before the first tensor on the GPU. Without a shared GPU or PyTorch,
+        nothing changes.
         """
         torch = sys.modules.get("torch")
         if torch and torch.cuda.is_available() and (fraction := gpus.memory_fraction()) is not None:
@@ -148,9 +176,9 @@ class Trial:
     def should_stop(self) -> bool:
         """Return whether to end after the current epoch, because the trial was pruned or cancelled.
 
-        A trial that has reported its last step need not stop.
-        All ranks get the same answer at the same call, so all ranks must call equally often. Ranks other than the
-        chief wait for the chief's answer. Raises RankLost if there is no answer within `world.timeout_s`.
+        A trial that has reported its last step need not stop. All ranks get the same answer at the
+        same call, so all ranks must call equally often. Ranks other than the chief wait for the
+        chief's answer. Raises RankLost if there is no answer within `world.timeout_s`.
         """
         self._stop_calls += 1
         if self.world.is_chief and not self._is_stopped:
@@ -163,7 +191,8 @@ class Trial:
         return self._is_stopped
 
     def _read_chief_answer(self) -> State | None:
-        """Return the chief's answer to this call: the reason to stop, or None. Raises RankLost after the timeout."""
+        """Return the chief's answer to this call: the reason to stop, or None. Raises RankLost
+        after the timeout."""
         deadline = time.monotonic() + self.world.timeout_s
         while len(self._chief_answers) < self._stop_calls:
             answers = self._attempt.read_stop_answers(self._answers_offset)
@@ -182,7 +211,8 @@ class Trial:
     def abandon(self, reason: str) -> NoReturn:
         """End this process at once, and the attempt with it; the trial resumes in a new attempt.
 
-        For a thread that detects a lost rank while the main thread waits for that rank in native code.
+        For a thread that detects a lost rank while the main thread waits for that rank in native
+        code.
         """
         report_failure(self._attempt, self.world.rank, Outcome(State.LOST, reason))
         print(f"rank {self.world.rank} gives up: {reason}", flush=True)
@@ -190,7 +220,8 @@ class Trial:
         os._exit(1)
 
 
-active_trials: dict[Path, Trial] = {}  # trials that began in this process, by the folders of their attempts
+# trials that began in this process, by the folders of their attempts
+active_trials: dict[Path, Trial] = {}
 
 
 def current_trial() -> Trial:
@@ -212,7 +243,8 @@ def objective_of(hydra: Any) -> Objective:
 
 
 def as_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Return the metrics as floats. Raises TypeError, naming the metric, if a value is not a number."""
+    """Return the metrics as floats. Raises TypeError, naming the metric, if a value is not a
+    number."""
     values = {}
     for name, value in metrics.items():
         try:
@@ -226,12 +258,17 @@ def as_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
     return values
 
 
-def read_objective(metrics: dict[str, float], objective: Objective, step: int | None = None) -> list[float]:
+def read_objective(
+    metrics: dict[str, float], objective: Objective, step: int | None = None
+) -> list[float]:
     """Return the objective's values among metrics that were returned, or reported for a step.
 
-    Raises MissingObjective if a required value is missing, and Diverged if a value is NaN or infinite.
+    Raises MissingObjective if a required value is missing, and Diverged if a value is NaN or
+    infinite.
     """
-    verb, is_required = ("returned", objective.needed) if step is None else ("reported", objective.named)
+    verb, is_required = (
+        ("returned", objective.needed) if step is None else ("reported", objective.named)
+    )
     for name in objective.names:
         if is_required and name not in metrics:
             present = ", ".join(sorted(metrics)) or "nothing"
@@ -241,8 +278,11 @@ def read_objective(metrics: dict[str, float], objective: Objective, step: int | 
             if direction and len(objective.names) == 1:
                 typed += f" hydra.sweeper.direction={direction}"
             raise MissingObjective(
-                f"the task {verb} no '{name}', which is the objective; it {verb} {present}. Choose one of them: {typed}"
+                f"the task {verb} no '{name}', which is the objective; it {verb} {present}. Choose"
+                f" one of them: {typed}"
             )
         if not math.isfinite(metrics.get(name, 0.0)):
-            raise Diverged(f"{name} is {metrics[name]}" + ("" if step is None else f" at step {step}"))
+            raise Diverged(
+                f"{name} is {metrics[name]}" + ("" if step is None else f" at step {step}")
+            )
     return [metrics[name] for name in objective.names if name in metrics]

@@ -1,4 +1,5 @@
-"""Checkpoints of a training: the newest and the previous one, each a file that is complete or absent."""
+"""Checkpoints of a training: the newest and the previous one, each a file that is complete or
+absent."""
 
 import logging
 import os
@@ -14,7 +15,8 @@ _UNREADABLE = (OSError, EOFError, ValueError, NotImplementedError, zipfile.BadZi
 
 
 def newest_checkpoint(folder: Path, suffix: str) -> Path | None:
-    """Return the newest undamaged zip file (.npz, .ckpt) of `put_checkpoint`; None if there is no file.
+    """Return the newest undamaged zip file (.npz, .ckpt) of `put_checkpoint`; None if there is no
+    file.
 
     Raises ValueError if no file is readable.
     """
@@ -36,7 +38,8 @@ def newest_checkpoint(folder: Path, suffix: str) -> Path | None:
 
 
 def put_checkpoint(aside: Path) -> None:
-    """Rename a file that was written aside to the newest checkpoint; the newest becomes the previous one."""
+    """Rename a file that was written aside to the newest checkpoint; the newest becomes the
+    previous one."""
     with aside.open("rb") as file:
         os.fsync(file.fileno())
     newest = aside.with_name(f"newest{aside.suffix}")
@@ -46,13 +49,14 @@ def put_checkpoint(aside: Path) -> None:
 
 
 def assign_arrays(path: Path, arrays: Sequence[Any], variables: Sequence[Any]) -> None:
-    """Assign the arrays of a checkpoint to a model's variables. Raises ValueError if their shapes differ."""
+    """Assign the arrays of a checkpoint to a model's variables. Raises ValueError if their shapes
+    differ."""
     saved_shapes = [tuple(array.shape) for array in arrays]
     shapes = [tuple(variable.shape) for variable in variables]
     if saved_shapes != shapes:
         raise ValueError(
-            f"{path} belongs to another model or optimizer: its shapes are {saved_shapes}, not {shapes}\n"
-            f"To restart this trial, delete {path.parent}"
+            f"{path} belongs to another model or optimizer: its shapes are {saved_shapes}, not"
+            f" {shapes}\nTo restart this trial, delete {path.parent}"
         )
     for variable, array in zip(variables, arrays, strict=True):
         variable.assign(array)

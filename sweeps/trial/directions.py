@@ -1,27 +1,44 @@
-"""What the name of a metric tells: whether it improves upwards, as an accuracy, and whether it is from 0 to 1."""
+"""What the name of a metric tells: whether it improves upwards, as an accuracy, and whether it is
+from 0 to 1."""
 
 import re
 
 _HIGHER = """
-accuracy acc auc auroc auprc aucpr roc prauc rocauc f1 f1score f2 fbeta fscore precision ap map recall sensitivity
-specificity r2 rsquared iou miou jaccard dice bleu rouge rougel meteor ndcg mrr mcc kappa psnr ssim reward throughput
+accuracy acc auc auroc auprc aucpr roc prauc rocauc f1 f1score f2 fbeta fscore precision ap map
+recall sensitivity specificity r2 rsquared iou miou jaccard dice bleu rouge rougel meteor ndcg mrr
+mcc kappa psnr ssim reward throughput
 """
 _LOWER = """
-loss logloss mlogloss error err merror inaccuracy rmse mse mae mape smape msle rmsle wer cer perplexity ppl nll bce
-crossentropy brier regret latency duration time runtime walltime seconds cost
+loss logloss mlogloss error err merror inaccuracy rmse mse mae mape smape msle rmsle wer cer
+perplexity ppl nll bce crossentropy brier regret latency duration time runtime walltime seconds cost
 """
 _FRACTIONS = """
 acc auc auroc auprc aucpr f precision ap recall sensitivity specificity iou miou jaccard dice
 """
 _WORDS = dict.fromkeys(_HIGHER.split(), "maximize") | dict.fromkeys(_LOWER.split(), "minimize")
 _ENDINGS = {"accuracy": "maximize", "loss": "minimize", "error": "minimize", "rmse": "minimize"}
-_QUALIFIERS = {"score", "macro", "micro", "weighted", "mean", "avg", "val", "validation", "test", "best", "rate", "s"}
-_NEGATED = {"neg", "negative", "minus", "1", "one"}  # first words, as of neg_log_loss and 1-accuracy
+_QUALIFIERS = {
+    "score",
+    "macro",
+    "micro",
+    "weighted",
+    "mean",
+    "avg",
+    "val",
+    "validation",
+    "test",
+    "best",
+    "rate",
+    "s",
+}
+# first words, as of neg_log_loss and 1-accuracy
+_NEGATED = {"neg", "negative", "minus", "1", "one"}
 _RATIOS = {"to", "per", "until"}  # as in epochs_to_accuracy and images_per_second
 
 
 def natural_direction(name: str) -> str:
-    """Return maximize or minimize, by the last word of a metric's name; "" if the name does not tell."""
+    """Return maximize or minimize, by the last word of a metric's name; "" if the name does not
+    tell."""
     words = _words_of(name)
     direction = _direction_of(words[-1]) if words else ""
     if direction and words[0] in _NEGATED:
@@ -30,13 +47,17 @@ def natural_direction(name: str) -> str:
 
 
 def is_fraction(name: str) -> bool:
-    """Return whether the name is that of a metric from 0 to 1, such as an accuracy, if its values are, too."""
+    """Return whether the name is that of a metric from 0 to 1, such as an accuracy, if its values
+    are, too."""
     words = _words_of(name)
-    return bool(words) and (words[-1].rstrip("0123456789") in _FRACTIONS.split() or words[-1].endswith("accuracy"))
+    return bool(words) and (
+        words[-1].rstrip("0123456789") in _FRACTIONS.split() or words[-1].endswith("accuracy")
+    )
 
 
 def _words_of(name: str) -> list[str]:
-    """Return the words of a metric's name up to the word that names what is measured; none for a ratio."""
+    """Return the words of a metric's name up to the word that names what is measured; none for a
+    ratio."""
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", name)
     words = re.findall(r"[a-z0-9]+", spaced.lower())
     if _RATIOS.intersection(words):

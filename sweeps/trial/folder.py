@@ -1,27 +1,35 @@
-"""The files of a trial: the whole protocol between the driver, the launchers and the trial's processes.
+"""The files of a trial: the whole protocol between the driver, the launchers and the trial's
+processes.
 
-Each file has one writer, and is written aside and renamed, or appended a whole line at a time (`sweeps.base.files`):
+Each file has one writer, and is written aside and renamed, or appended a whole line at a time
+(`sweeps.base.files`):
 
-    .hydra/                 the composed config and its overrides, written by Hydra             (trial)
-    trial.json              the trial's number and params, copied from the journal              (driver)
-    metrics.jsonl           one line an epoch: {"step", "time", "metrics"}, "result" in the last (chief)
-    system_metrics.jsonl    one line a sample: {"step", "time", "metrics"}                      (chief)
-    system_metrics.<r>.jsonl    the same on each other node, by rank r, its first process       (rank)
-    notes.json              notes for readers of the results, see `Trial.note`                  (chief)
-    confusion.json          counts by true and predicted class, see `sweeps.trial.confusion`    (chief)
-    model/                  the trained model, in the format of mlflow.<flavor>.save_model      (chief)
-    checkpoint/             the newest state of the training                                    (trial)
-    tracking.json           the trial's MLflow run, and whether it is complete                  (driver)
-    attempts/<n>/log        the output of attempt n                                             (attempt)
-    attempts/<n>/alive      locked while the attempt's process lives                            (attempt)
-    attempts/<n>/asked.json when the attempt was queued, and its requested resources            (driver)
-    attempts/<n>/facts.jsonl    the machine, versions, and settings as used, see `sweeps.trial.machine.facts` (chief)
-    attempts/<n>/began      when the attempt got a slot, or its job started                     (attempt)
-    attempts/<n>/stop       "end after this epoch", with the reason: pruned or cancelled        (driver, job)
-    attempts/<n>/stop_by    the user who ended the trial with `stop --trial` or `prune`, and when   (command)
-    attempts/<n>/heard      the chief's answers to should_stop(), one line a call               (chief)
-    attempts/<n>/ranks/     addresses and failures of several ranks, see `sweeps.trial.ranks`   (each rank)
-    attempts/<n>/end.json   the attempt's `Outcome`                                             (first observer)
+    .hydra/                 the composed config and its overrides, written by Hydra  (trial)
+    trial.json              the trial's number and params, copied from the journal  (driver)
+    metrics.jsonl           one line an epoch: {"step", "time", "metrics"}, "result" in the last
+                            (chief)
+    system_metrics.jsonl    one line a sample: {"step", "time", "metrics"}  (chief)
+    system_metrics.<r>.jsonl    the same on each other node, by rank r, its first process  (rank)
+    notes.json              notes for readers of the results, see `Trial.note`  (chief)
+    confusion.json          counts by true and predicted class, see `sweeps.trial.confusion`
+                            (chief)
+    model/                  the trained model, in the format of mlflow.<flavor>.save_model  (chief)
+    checkpoint/             the newest state of the training  (trial)
+    tracking.json           the trial's MLflow run, and whether it is complete  (driver)
+    attempts/<n>/log        the output of attempt n  (attempt)
+    attempts/<n>/alive      locked while the attempt's process lives  (attempt)
+    attempts/<n>/asked.json when the attempt was queued, and its requested resources  (driver)
+    attempts/<n>/facts.jsonl    the machine, versions, and settings as used, see
+                                `sweeps.trial.machine.facts` (chief)
+    attempts/<n>/began      when the attempt got a slot, or its job started  (attempt)
+    attempts/<n>/stop       "end after this epoch", with the reason: pruned or cancelled  (driver,
+                            job)
+    attempts/<n>/stop_by    the user who ended the trial with `stop --trial` or `prune`, and when
+                            (command)
+    attempts/<n>/heard      the chief's answers to should_stop(), one line a call  (chief)
+    attempts/<n>/ranks/     addresses and failures of several ranks, see `sweeps.trial.ranks`
+                            (each rank)
+    attempts/<n>/end.json   the attempt's `Outcome`  (first observer)
 """
 
 import json
@@ -51,7 +59,8 @@ from sweeps.trial.times import is_time, now, parse_time, read_time
 
 _READABLE = 0o644  # because the trial may belong to another user than the person who ends it
 _REQUESTED = ("cores", "mem_gb", "nodes", "ranks")
-Note = str | list[str] | dict[str, float]  # a sentence, names, or numbers to show beside metrics of the same names
+# a sentence, names, or numbers to show beside metrics of the same names
+Note = str | list[str] | dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -68,7 +77,8 @@ class TrialFolder:
         append_lines(self.path / name, [line.as_json()])
 
     def read_metrics(self, offset: int = 0, name: str = METRICS) -> Lines:
-        """Return the whole lines (`MetricsLine`) from byte `offset` on, and the count of damaged lines."""
+        """Return the whole lines (`MetricsLine`) from byte `offset` on, and the count of damaged
+        lines."""
         return read_lines(self.path / name, offset, MetricsLine.parse)
 
     def usage(self) -> Iterator[list[MetricsLine]]:
@@ -89,7 +99,9 @@ class TrialFolder:
             notes = read_json(self.path / "notes.json") or {}
         except (CorruptFile, OSError):
             return {}
-        return {subject: note for subject, note in notes.items() if isinstance(note, str | list | dict)}
+        return {
+            subject: note for subject, note in notes.items() if isinstance(note, str | list | dict)
+        }
 
     @property
     def model(self) -> Path | None:
@@ -120,7 +132,11 @@ class TrialFolder:
 
     def attempts(self) -> "list[AttemptFolder]":
         """Return the attempts so far, oldest first."""
-        numbers = (int(folder.name) for folder in (self.path / "attempts").glob("*") if folder.name.isdecimal())
+        numbers = (
+            int(folder.name)
+            for folder in (self.path / "attempts").glob("*")
+            if folder.name.isdecimal()
+        )
         return [self.attempt(number) for number in sorted(numbers)]
 
     def newest(self) -> "AttemptFolder | None":
@@ -144,12 +160,15 @@ class TrialFolder:
         idle_slot_s: float = 0.0,
         launcher: str | None = None,
     ) -> "AttemptFolder":
-        """Create the folder of one more attempt, queued at a time in seconds since 1970, by default now."""
+        """Create the folder of one more attempt, queued at a time in seconds since 1970, by default
+        now."""
         newest = self.newest()
         attempt = self.attempt(newest.number + 1 if newest else 1)
         attempt.path.mkdir(parents=True)
         content: dict[str, Any] = {"asked": queued_at or now(), "idle_slot_s": idle_slot_s}
-        content |= {name: value for name, value in asdict(request or Request()).items() if value is not None}
+        content |= {
+            name: value for name, value in asdict(request or Request()).items() if value is not None
+        }
         content |= {"launcher": launcher} if launcher else {}
         write_whole(attempt.path / "asked.json", json.dumps(content), sync=False)
         return attempt
@@ -176,11 +195,13 @@ class AttemptFolder:
         return self.trial.attempt(self.number + 1).path
 
     def launcher(self) -> str | None:
-        """Return the name of the launcher that started the attempt; None if no file names the launcher."""
+        """Return the name of the launcher that started the attempt; None if no file names the
+        launcher."""
         with suppress(CorruptFile, OSError):
             if name := (read_json(self.path / "asked.json") or {}).get("launcher"):
                 return str(name)
-        return "slurm" if (self.path / "slurm").exists() else None  # because older attempts have no name
+        # because older attempts have no name
+        return "slurm" if (self.path / "slurm").exists() else None
 
     def begin(self, began: float) -> None:
         """Write the start of the attempt, in seconds since 1970."""
@@ -218,20 +239,25 @@ class AttemptFolder:
         append_lines(self.path / "heard", [reason])
 
     def read_stop_answers(self, offset: int = 0) -> Lines:
-        """Return the chief's answers to should_stop(). A chief without other ranks records only the reason to stop."""
+        """Return the chief's answers to should_stop(). A chief without other ranks records only the
+        reason to stop."""
         return read_lines(self.path / "heard", offset, _parse_reason)
 
     def stop_reason(self) -> State | None:
-        """Return why the task function was asked to stop; None if it never called should_stop() after a request."""
+        """Return why the task function was asked to stop; None if it never called should_stop()
+        after a request."""
         return next(filter(None, self.read_stop_answers().values), None)
 
     def end(self) -> Outcome | None:
-        """Return the outcome; None if the attempt has none yet. Raises CorruptFile if the file is damaged."""
+        """Return the outcome; None if the attempt has none yet. Raises CorruptFile if the file is
+        damaged."""
         content = read_json(self.path / "end.json") if self.is_over else None
         try:
             return None if content is None else Outcome.from_json(content)
         except (ValueError, KeyError, TypeError, OverflowError) as error:
-            raise CorruptFile(self.path / "end.json", f"it contains no outcome ({error!r})") from error
+            raise CorruptFile(
+                self.path / "end.json", f"it contains no outcome ({error!r})"
+            ) from error
 
     @property
     def is_over(self) -> bool:
@@ -241,7 +267,8 @@ class AttemptFolder:
         return False
 
     def close(self, end: Outcome, ended: float | None = None) -> Outcome:
-        """Write the outcome unless there is one, and return the outcome on disk. The attempt `ended` by default now."""
+        """Write the outcome unless there is one, and return the outcome on disk. The attempt
+        `ended` by default now."""
         try:
             if earlier := self.end():
                 return earlier
@@ -260,7 +287,9 @@ class AttemptFolder:
         files = [self.path, *self.path.iterdir(), *self.trial.path.glob("*metrics.jsonl")]
         return max(file.stat().st_mtime for file in files if file.name[0] != ".")
 
-    def _complete(self, end: Outcome, began: float | None, lines: list[MetricsLine], ended: float) -> Outcome:
+    def _complete(
+        self, end: Outcome, began: float | None, lines: list[MetricsLine], ended: float
+    ) -> Outcome:
         """Return the outcome with its times, resources and energy."""
         note: dict[str, float] = {"asked": began or ended, "gpus": 0.0, "idle_slot_s": 0.0}
         with suppress(CorruptFile, TypeError, ValueError, ArithmeticError):
@@ -268,14 +297,19 @@ class AttemptFolder:
             note |= {name: float(value) for name, value in content.items() if name != "launcher"}
         queued_at = note["asked"] if is_time(note["asked"]) else began or ended
         ended = max(ended, began or queued_at)
-        # No duration is negative, because the driver's clock and the clock of the trial's node may differ.
-        seconds = {"idle_slot": note["idle_slot_s"], "queued": max(0.0, (began or ended) - queued_at)}
+        # No duration is negative, because the driver's clock and the clock of the trial's node may
+        # differ.
+        seconds = {
+            "idle_slot": note["idle_slot_s"],
+            "queued": max(0.0, (began or ended) - queued_at),
+        }
         if began is not None:
             # A killed process recorded no phases.
             seconds |= end.seconds or {"training": max(0.0, ended - began)}
         end = replace(
             end,
-            error=end.error or ("" if end.state in (State.COMPLETED, State.PRUNED) else "unknown reason"),
+            error=end.error
+            or ("" if end.state in (State.COMPLETED, State.PRUNED) else "unknown reason"),
             seconds=seconds,
             queued_at=queued_at,
             started_at=began,
@@ -286,7 +320,8 @@ class AttemptFolder:
         )
         if began is None:
             return end
-        # Each line is progress, because a step that an earlier attempt reported is not reported again.
+        # Each line is progress, because a step that an earlier attempt reported is not reported
+        # again.
         progress_times = [line.time for line in lines]
         progress_times += [file.stat().st_mtime for file in self.trial.checkpoint.glob("*")]
         advanced = max(progress_times, default=0.0) >= began

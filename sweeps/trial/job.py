@@ -16,7 +16,8 @@ from sweeps.trial.well_typed import check_amounts, check_numbers, check_text
 if TYPE_CHECKING:
     from sweeps.trial.folder import AttemptFolder, TrialFolder
 
-_MAX_ERROR_CHARS = 3000  # because MLflow warns above 8000 characters in a description, which also contains the log
+# because MLflow warns above 8000 characters in a description, which also contains the log
+_MAX_ERROR_CHARS = 3000
 
 Value = bool | int | float | str | None
 Point = dict[str, Value]  # one configuration: the value of each swept parameter that exists in it
@@ -40,7 +41,8 @@ class State(StrEnum):
 
     @property
     def is_over(self) -> bool:
-        """Return whether the trial has ended for good. Refused and cancelled trials resume with their study."""
+        """Return whether the trial has ended for good. Refused and cancelled trials resume with
+        their study."""
         return self not in {State.QUEUED, State.RUNNING, State.REFUSED, State.CANCELLED}
 
     @property
@@ -55,11 +57,25 @@ class State(StrEnum):
 
     @property
     def decides(self) -> bool:
-        """Return whether a trial in this state ends its whole configuration, whatever its other seeds do."""
-        return self in {State.PRUNED, State.INFEASIBLE, State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY}
+        """Return whether a trial in this state ends its whole configuration, whatever its other
+        seeds do."""
+        return self in {
+            State.PRUNED,
+            State.INFEASIBLE,
+            State.FAILED,
+            State.DIVERGED,
+            State.OUT_OF_MEMORY,
+        }
 
 
-_NOT_BAD = {State.QUEUED, State.RUNNING, State.CANCELLED, State.COMPLETED, State.PRUNED, State.INFEASIBLE}
+_NOT_BAD = {
+    State.QUEUED,
+    State.RUNNING,
+    State.CANCELLED,
+    State.COMPLETED,
+    State.PRUNED,
+    State.INFEASIBLE,
+}
 
 
 @dataclass(frozen=True)
@@ -71,7 +87,8 @@ class Outcome:
 
     state: State
     error: str = ""
-    objective: list[float] = field(default_factory=list)  # returned value of each objective, in order
+    # returned value of each objective, in order
+    objective: list[float] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # by phase, see `record.costs`
     queued_at: float = 0.0
@@ -81,25 +98,33 @@ class Outcome:
     timeout_min: float | None = None  # time limit; None without a limit
     energy_kwh: float | None = None  # energy of its GPUs; None if they do not measure power
     gpu_use: float | None = None  # mean utilization of its GPUs (%); None without GPUs
-    co2_g: float | None = None  # emissions of this energy, by the site's factor; None without a factor
-    requested: dict[str, float] = field(default_factory=dict)  # cores, mem_gb, nodes and ranks of its `Request`
-    used: dict[str, float] = field(default_factory=dict)  # what was sampled of them, see `sweeps.trial.machine.usage`
+    # emissions of this energy, by the site's factor; None without a factor
+    co2_g: float | None = None
+    # cores, mem_gb, nodes and ranks of its `Request`
+    requested: dict[str, float] = field(default_factory=dict)
+    # what was sampled of them, see `sweeps.trial.machine.usage`
+    used: dict[str, float] = field(default_factory=dict)
     advanced: bool = False  # whether it reported a new step or saved a checkpoint
     node: str = ""  # SLURM's node that ran it, or failed to; empty if unknown
     node_failed: bool = False  # whether that node failed, or could not start it
     request_refused: bool = False  # whether SLURM refused its request, as it would for other trials
-    missing_objective: bool = False  # whether it returned no objective, as every other trial of the study would
+    # whether it returned no objective, as every other trial of the study would
+    missing_objective: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields that have a value, for a file that others may read."""
         # With floats of 0, because a GPU's use of 0% was measured.
-        content = {name: value for name, value in vars(self).items() if value or isinstance(value, float)}
+        content = {
+            name: value for name, value in vars(self).items() if value or isinstance(value, float)
+        }
         return {**content, "error": without_secrets(self.error)} if self.error else content
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Outcome":
-        """Return the outcome from the output of `as_json`. Raises ValueError, KeyError, TypeError or OverflowError."""
-        error = str(content.get("error", "")).encode(errors="backslashreplace").decode()  # for lone surrogates
+        """Return the outcome from the output of `as_json`. Raises ValueError, KeyError, TypeError
+        or OverflowError."""
+        # for lone surrogates
+        error = str(content.get("error", "")).encode(errors="backslashreplace").decode()
         if len(error) > _MAX_ERROR_CHARS:
             error = f"{error[:_MAX_ERROR_CHARS]} ... (the rest is in its log)"
         end = cls(**{**content, "state": State(content["state"]), "error": error})
@@ -148,18 +173,21 @@ class Objective:
 
     names: tuple[str, ...] = ("objective",)
     named: bool = False  # whether the names are keys of the reported and returned metrics
-    needed: bool = True  # whether a trial without them has failed; False for a grid without an objective
+    # whether a trial without them has failed; False for a grid without an objective
+    needed: bool = True
 
 
 @dataclass(frozen=True)
 class World:
-    """The ranks (processes) of one attempt, from the view of one rank. Only the chief, rank 0, writes and reports."""
+    """The ranks (processes) of one attempt, from the view of one rank. Only the chief, rank 0,
+    writes and reports."""
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
     nodes: int = 1
-    addresses: tuple[str, ...] = ("127.0.0.1",)  # host of each rank; host:port if there are several ranks
+    # host of each rank; host:port if there are several ranks
+    addresses: tuple[str, ...] = ("127.0.0.1",)
     timeout_s: float = 120.0  # maximum wait for another rank, after which the attempt is lost
 
     @property
@@ -174,13 +202,15 @@ class Job:
     study: str
     number: int
     attempt: int  # number from 1 on; 0 until the attempt has a folder
-    config: DictConfig  # the composed config with its hydra node; hydra.launcher contains this trial's own settings
+    # the composed config with its hydra node; hydra.launcher contains this trial's own settings
+    config: DictConfig
     request: Request
     folder: "TrialFolder"
     app: PackedApp  # the Hydra app: the same for every trial
     objective: Objective | None = None  # None if another library's sweeper reads the return value
     environment: Mapping[str, str] = field(default_factory=dict)
-    job_return: Path | None = None  # file for Hydra's pickled JobReturn, for another library's sweeper
+    # file for Hydra's pickled JobReturn, for another library's sweeper
+    job_return: Path | None = None
 
     @property
     def attempt_folder(self) -> "AttemptFolder":

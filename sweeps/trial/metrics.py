@@ -18,7 +18,8 @@ GPU = "system/gpu_"  # prefix of system metrics, which the number of a GPU follo
 CPU = "system/cpu_"
 POWER = "power_usage_watts"  # suffixes of system metrics
 USE = "utilization_percentage"
-OWN_MEMORY = "memory_usage_percentage"  # suffix of the part (%) of a shared GPU's memory that the trial uses
+# suffix of the part (%) of a shared GPU's memory that the trial uses
+OWN_MEMORY = "memory_usage_percentage"
 
 _ENDED_FROM_OUTSIDE = {State.LOST, State.TIMED_OUT, State.CANCELLED}
 _MAX_INT64 = 2**63  # because databases store steps in 64 bits
@@ -36,7 +37,8 @@ class MetricsLine:
     step: int
     time: float
     metrics: dict[str, float]
-    result: list[float] | None = None  # value of each objective, if the trial is complete with this step
+    # value of each objective, if the trial is complete with this step
+    result: list[float] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the content of the line. Only the last step has a result."""
@@ -56,10 +58,14 @@ class MetricsLine:
         return cls(step, reported, metrics, result)
 
 
-def with_reported_result(end: Outcome, lines: Sequence[MetricsLine], began: float | None) -> Outcome:
-    """Return the outcome of an attempt; that of the last step if the attempt had reported it when it was ended.
+def with_reported_result(
+    end: Outcome, lines: Sequence[MetricsLine], began: float | None
+) -> Outcome:
+    """Return the outcome of an attempt; that of the last step if the attempt had reported it when
+    it was ended.
 
-    `lines` are those of the trial, and the attempt reported the ones since it `began` (seconds since 1970).
+    `lines` are those of the trial, and the attempt reported the ones since it `began` (seconds
+    since 1970).
     """
     if end.state not in _ENDED_FROM_OUTSIDE or not lines or began is None:
         return end
@@ -81,11 +87,13 @@ class MetricsReader:
     offset: int = 0  # bytes that were marked as read
 
     def unread(self) -> Lines:
-        """Return the lines after `offset`. If the file was truncated, all its lines are unread again."""
+        """Return the lines after `offset`. If the file was truncated, all its lines are unread
+        again."""
         return self.folder.read_metrics(self.offset, self.name)
 
     def mark_read(self, lines: Lines) -> bool:
-        """Mark these lines as read. Return whether they continue the lines before; False if the file was truncated."""
+        """Mark these lines as read. Return whether they continue the lines before; False if the
+        file was truncated."""
         is_continuation = lines.offset >= self.offset
         self.offset = lines.offset
         return is_continuation

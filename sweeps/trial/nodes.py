@@ -1,4 +1,5 @@
-"""The nodes that fail trials: derived from the outcomes of all attempts at the trials of a study."""
+"""The nodes that fail trials: derived from the outcomes of all attempts at the trials of a
+study."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -15,16 +16,25 @@ UNPROVEN = "and the setup lines have run on no other node"
 def find_bad_nodes(outcomes: Iterable[Outcome], unproven: bool = False) -> dict[str, str]:
     """Return why each node that failed, or on which two trials could not begin, is bad.
 
-    If a setup line fails on a node, the node is at fault if a trial has begun on another node. With `unproven`, the
-    only node on which the line has run is one to avoid, too, because another node then shows which of both is wrong.
+    If a setup line fails on a node, the node is at fault if a trial has begun on another node. With
+    `unproven`, the only node on which the line has run is one to avoid, too, because another node
+    then shows which of both is wrong.
     """
     outcomes = [outcome for outcome in outcomes if outcome.node]
     good = {outcome.node for outcome in outcomes if outcome.started_at}
-    refusals = [outcome for outcome in outcomes if outcome.state is State.REFUSED and not outcome.started_at]
+    refusals = [
+        outcome for outcome in outcomes if outcome.state is State.REFUSED and not outcome.started_at
+    ]
     refusing = {outcome.node for outcome in refusals if not outcome.node_failed}
-    bad = {o.node: "failed while it had a trial" for o in outcomes if o.node_failed and o.state is not State.REFUSED}
+    bad = {
+        o.node: "failed while it had a trial"
+        for o in outcomes
+        if o.node_failed and o.state is not State.REFUSED
+    }
     counts = Counter(outcome.node for outcome in refusals)
-    proven = Counter(outcome.node for outcome in refusals if outcome.node_failed or good - {outcome.node})
+    proven = Counter(
+        outcome.node for outcome in refusals if outcome.node_failed or good - {outcome.node}
+    )
     for node, count in counts.items():
         if proven[node] >= _MOST_FAILED_STARTS:
             bad.setdefault(node, f"could not begin {proven[node]} trials")

@@ -1,4 +1,5 @@
-"""Pickles for other processes of a study. What a trial's `__main__` has is pickled by name, other code by value."""
+"""Pickles for other processes of a study. What a trial's `__main__` has is pickled by name, other
+code by value."""
 
 import dataclasses
 import io
@@ -16,7 +17,8 @@ _MOST_WRAPPERS = 20
 
 
 def pack(content: Any) -> bytes:
-    """Return the content as a pickle for a process with this program. Raises what an object's own pickling raises."""
+    """Return the content as a pickle for a process with this program. Raises what an object's own
+    pickling raises."""
     file = io.BytesIO()
     _Pickler(file, current_program()).dump(content)
     return file.getvalue()
@@ -27,7 +29,8 @@ _classes_here: dict[int, type] = {}
 
 
 def pack_for_here(content: Any) -> bytes:
-    """Return the content as a pickle for this process alone. Classes are not copied, wherever they were made."""
+    """Return the content as a pickle for this process alone. Classes are not copied, wherever they
+    were made."""
     file = io.BytesIO()
     _HerePickler(file).dump(content)
     return file.getvalue()
@@ -91,7 +94,8 @@ def _find(name: str, depth: int) -> Any:
 
 
 def _names_by_id(program: Program) -> dict[int, tuple[str, int]]:
-    """Return how `_find` finds each function and class of this process's `__main__` in a trial's."""
+    """Return how `_find` finds each function and class of this process's `__main__` in a
+    trial's."""
     names: dict[int, tuple[str, int]] = {}
     for name, value in vars(sys.modules[_MAIN]).items():
         if name not in program.own_names and _is_of_main(value):

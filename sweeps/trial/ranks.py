@@ -24,11 +24,13 @@ _GRACE_S = 1.0  # because the chief reports a failure that all ranks share
 
 
 class RankLost(RuntimeError):
-    """Another rank is gone, hangs or never started: the attempt is lost, and the trial resumes in a new attempt."""
+    """Another rank is gone, hangs or never started: the attempt is lost, and the trial resumes in a
+    new attempt."""
 
 
 def exchange_addresses(attempt: AttemptFolder, world: World) -> World:
-    """Return the world with the address of each rank. Raises RankLost if a rank does not start in time."""
+    """Return the world with the address of each rank. Raises RankLost if a rank does not start in
+    time."""
     folder = attempt.path / "ranks"
     folder.mkdir(exist_ok=True)
     if world.is_chief:
@@ -43,7 +45,11 @@ def exchange_addresses(attempt: AttemptFolder, world: World) -> World:
             names = ", ".join(f"rank {rank} on {world.addresses[rank]}" for rank in missing)
             raise RankLost(f"{names} did not start within rank_timeout_s={world.timeout_s:g}")
         for file in _list_files(folder):
-            if file.suffix == ".address" and file.stem.isdecimal() and int(file.stem) not in addresses:
+            if (
+                file.suffix == ".address"
+                and file.stem.isdecimal()
+                and int(file.stem) not in addresses
+            ):
                 with suppress(OSError):
                     addresses[int(file.stem)] = file.read_text()
         time.sleep(_POLL_S if len(addresses) < world.size else 0)
@@ -52,26 +58,33 @@ def exchange_addresses(attempt: AttemptFolder, world: World) -> World:
 
 def is_failure(end: Outcome) -> bool:
     """Return whether the other ranks must not wait for a rank with this outcome."""
-    return end.state in {State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY, State.LOST} and bool(end.error)
+    return end.state in {State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY, State.LOST} and bool(
+        end.error
+    )
 
 
 def leave(attempt: AttemptFolder, world: World, end: Outcome) -> Outcome:
-    """Wait until the chief has written the attempt's outcome, or report a failure of this rank; return its outcome.
+    """Wait until the chief has written the attempt's outcome, or report a failure of this rank;
+    return its outcome.
 
     A rank that left early would look dead to the other ranks.
     """
-    if world.size == 1 or (end.state is State.LOST and not end.error):  # because the launcher reports a preemption
+    # because the launcher reports a preemption
+    if world.size == 1 or (end.state is State.LOST and not end.error):
         return end
     if not is_failure(end):
         while not world.is_chief and attempt.path / "end.json" not in _list_files(attempt.path):
-            time.sleep(_POLL_S)  # without a deadline, because the launcher kills this rank if the chief dies
+            # without a deadline, because the launcher kills this rank if the chief dies
+            time.sleep(_POLL_S)
         return end
     is_lost = end.state is State.LOST
     # A lost rank waits longer, because a rank that failed itself knows the cause.
     deadline = time.monotonic() + _GRACE_S * (1 + is_lost)
     while time.monotonic() < deadline:
         time.sleep(_POLL_S)
-        if attempt.path / "end.json" in _list_files(attempt.path) or (is_lost and first_failure(attempt)):
+        if attempt.path / "end.json" in _list_files(attempt.path) or (
+            is_lost and first_failure(attempt)
+        ):
             return end
     report_failure(attempt, world.rank, end)
     return end
@@ -79,12 +92,14 @@ def leave(attempt: AttemptFolder, world: World, end: Outcome) -> Outcome:
 
 def report_failure(attempt: AttemptFolder, rank: int, end: Outcome) -> None:
     """Write why a rank ended."""
-    (attempt.path / "ranks").mkdir(exist_ok=True)  # because the rank may have failed before it looked for the others
+    # because the rank may have failed before it looked for the others
+    (attempt.path / "ranks").mkdir(exist_ok=True)
     write_whole(attempt.path / "ranks" / f"{rank}.json", json.dumps(end.as_json()))
 
 
 def first_failure(attempt: AttemptFolder) -> Outcome | None:
-    """Return the first failure that a rank reported. A rank that only lost another rank comes last."""
+    """Return the first failure that a rank reported. A rank that only lost another rank comes
+    last."""
     failures = []
     for file in attempt.path.glob("ranks/*.json"):
         with suppress(OSError, CorruptFile, ValueError, KeyError, TypeError):
@@ -95,7 +110,8 @@ def first_failure(attempt: AttemptFolder) -> Outcome | None:
 
 
 def _list_files(folder: Path) -> list[Path]:
-    """Return the files of a folder, because NFS caches that a single name is missing; none while the disk is away."""
+    """Return the files of a folder, because NFS caches that a single name is missing; none while
+    the disk is away."""
     with suppress(OSError):
         return list(folder.iterdir())
     return []

@@ -1,4 +1,5 @@
-"""Times in files, in seconds since 1970: made by a clock that never jumps, and checked where they are read."""
+"""Times in files, in seconds since 1970: made by a clock that never jumps, and checked where they
+are read."""
 
 import math
 import time
@@ -8,7 +9,8 @@ from pathlib import Path
 from sweeps.base.files import read_text
 
 _LATEST = 2**37  # seconds, because a date has a year of four digits
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # the boot time counts also while a laptop sleeps
+# the boot time counts also while a laptop sleeps
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _OFFSET = time.time() - time.clock_gettime(_CLOCK)
 
 
@@ -26,7 +28,8 @@ def is_time(value: object) -> bool:
 
 
 def read_time(file: Path) -> float:
-    """Return the time in a file; of a damaged file the time of its last change, which is about the same."""
+    """Return the time in a file; of a damaged file the time of its last change, which is about the
+    same."""
     with suppress(ValueError):
         at = float(read_text(file))
         if is_time(at):
@@ -35,7 +38,8 @@ def read_time(file: Path) -> float:
 
 
 def parse_time(value: object, per_second: float = 1.0) -> float:
-    """Return a time from a file, of a unit with so many `per_second`; 0.0, an unknown time, if a calendar lacks it."""
+    """Return a time from a file, of a unit with so many `per_second`; 0.0, an unknown time, if a
+    calendar lacks it."""
     try:
         at = float(value) / per_second if isinstance(value, int | float | str) else math.nan
     except (ValueError, OverflowError):

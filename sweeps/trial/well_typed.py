@@ -1,11 +1,13 @@
-"""The types of what the files of a study contain, because any JSON may be in a file that a person or a disk changed."""
+"""The types of what the files of a study contain, because any JSON may be in a file that a person
+or a disk changed."""
 
 import math
 from typing import Any
 
 
 def check_point(point: object) -> dict[str, Any]:
-    """Return the values of a point. Raises TypeError unless each is a number, a text, a truth value or None."""
+    """Return the values of a point. Raises TypeError unless each is a number, a text, a truth value
+    or None."""
     if not isinstance(point, dict):
         raise TypeError("a point is no mapping of keys to values")
     for key, value in point.items():
@@ -22,12 +24,17 @@ def check_texts(content: object) -> None:
 
 def check_list(content: object, fewest: int = 0) -> None:
     """Raise TypeError unless the content is a list of at least so many texts."""
-    if not isinstance(content, list) or len(content) < fewest or not all(isinstance(text, str) for text in content):
+    if (
+        not isinstance(content, list)
+        or len(content) < fewest
+        or not all(isinstance(text, str) for text in content)
+    ):
         raise TypeError("a list of texts is expected")
 
 
 def check_text(content: object) -> None:
-    """Raise TypeError unless the content is a text without zero bytes, which no command line has."""
+    """Raise TypeError unless the content is a text without zero bytes, which no command line
+    has."""
     if not isinstance(content, str) or "\0" in content:
         raise TypeError("a text is expected")
 

@@ -1,10 +1,12 @@
-"""The search for the largest batch that fits, as a function of the tries so far: by their memory, else by bisection."""
+"""The search for the largest batch that fits, as a function of the tries so far: by their memory,
+else by bisection."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 MOST_TRIES = 16
-"""After so many tries the search ends with the largest batch that fitted, because each try is a training."""
+"""After so many tries the search ends with the largest batch that fitted, because each try is a
+training."""
 
 
 class Try(NamedTuple):
@@ -18,7 +20,8 @@ class Try(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """What is known of a training before its first try, in GB of its fullest GPU, or of its process."""
+    """What is known of a training before its first try, in GB of its fullest GPU, or of its
+    process."""
 
     rows: int  # training examples
     room_gb: float | None = None  # memory that it may use; None = unknown
@@ -42,14 +45,16 @@ class Estimate(NamedTuple):
 
 
 def first_size(estimate: Estimate, default: int) -> int:
-    """Return the first batch size to try: half of the estimated one, because a try that fits is measured."""
+    """Return the first batch size to try: half of the estimated one, because a try that fits is
+    measured."""
     return default if estimate.batch_size is None else max(1, estimate.batch_size // 2)
 
 
 def next_size(
     tries: Sequence[Try], start: int, unit: int, maximum: int, precision: float, estimate: Estimate
 ) -> int | None:
-    """Return the next batch size to try, a multiple of `unit`; None once the largest is known to `precision`."""
+    """Return the next batch size to try, a multiple of `unit`; None once the largest is known to
+    `precision`."""
     low = max((tried.batch_size for tried in tries if tried.fits), default=0)
     high = min((tried.batch_size for tried in tries if not tried.fits), default=None)
     step = max(unit, precision * low)
@@ -72,9 +77,12 @@ def next_size(
 
 
 def _filling(tries: Sequence[Try], estimate: Estimate) -> float | None:
-    """Return the batch size that fills the room, by a line through the memory of the two largest that fitted."""
+    """Return the batch size that fills the room, by a line through the memory of the two largest
+    that fitted."""
     points = [(0, estimate.fixed_gb)] if estimate.fixed_gb else []
-    points += sorted((tried.batch_size, tried.memory_gb) for tried in tries if tried.fits and tried.memory_gb)
+    points += sorted(
+        (tried.batch_size, tried.memory_gb) for tried in tries if tried.fits and tried.memory_gb
+    )
     if estimate.room_gb is None or len(points) < 2:
         return None
     (size, memory_gb), (larger, larger_gb) = points[-2:]
@@ -83,5 +91,6 @@ def _filling(tries: Sequence[Try], estimate: Estimate) -> float | None:
 
 
 def _repeats(tries: Sequence[Try]) -> bool:
-    """Return whether the last two tries ended alike, after which a bisection is faster than the memory's line."""
+    """Return whether the last two tries ended alike, after which a bisection is faster than the
+    memory's line."""
     return len(tries) > 1 and tries[-1].fits == tries[-2].fits

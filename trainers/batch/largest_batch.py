@@ -1,7 +1,8 @@
-"""Search for the largest batch that fits: from an estimate of memory, by tries that each run in their own process.
+"""Search for the largest batch that fits: from an estimate of memory, by tries that each run in
+their own process.
 
-Lightning's BatchSizeFinder (mode "binsearch") and Accelerate's find_executable_batch_size use one process and the text
-of an error. A process that is killed for memory leaves no such text.
+Lightning's BatchSizeFinder (mode "binsearch") and Accelerate's find_executable_batch_size use one
+process and the text of an error. A process that is killed for memory leaves no such text.
 """
 
 import json
@@ -35,26 +36,35 @@ from trainers.data.dataset import load
 from trainers.model import compile_for, network
 from trainers.phases import phases
 from trainers.schedules import plan
-from trainers.subprocess_run import USABLE_FRACTION, OutOfMemory, cap_data, peak_gb, run_in_subprocess
+from trainers.subprocess_run import (
+    USABLE_FRACTION,
+    OutOfMemory,
+    cap_data,
+    peak_gb,
+    run_in_subprocess,
+)
 
 Result = TypeVar("Result")
 
 _USABLE_OF_GPU = 0.95
-"""Part of a GPU's memory that a training may fill, according to the estimate: CUDA takes the rest."""
+"""Part of a GPU's memory that a training may fill, according to the estimate: CUDA takes the
+rest."""
 STEPS = 3
 """Training steps per try: the first step allocates memory, the next steps must fit beside it."""
 
 
 def find(cfg: DictConfig, trial: Trial) -> dict[str, float]:
-    """Find the largest batch of a configuration (trainers/config/schema.py), starting from an estimate of its memory.
+    """Find the largest batch of a configuration (trainers/config/schema.py), starting from an
+    estimate of its memory.
 
     Where no memory is known, the search starts at `batch_size` and doubles it, then bisects.
 
-    Each try reports, and the search returns: largest_batch (0 = none yet), per_gpu, advised (leaves trainer.reserve
-    unused), memory_gb of the largest batch, tries, and whole_training_set (1 if no larger batch is possible).
-    A resumed trial reuses its earlier tries.
+    Each try reports, and the search returns: largest_batch (0 = none yet), per_gpu, advised (leaves
+    trainer.reserve unused), memory_gb of the largest batch, tries, and whole_training_set (1 if no
+    larger batch is possible). A resumed trial reuses its earlier tries.
 
-    Raises MemoryError if not even one example per GPU fits, and RuntimeError with the text of any other error.
+    Raises MemoryError if not even one example per GPU fits, and RuntimeError with the text of any
+    other error.
     """
     if trial.world.size > 1:
         raise ValueError("The largest batch is found for one process. Remove nodes and ranks")
@@ -70,7 +80,10 @@ def find(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     start = first_size(estimate, default=parallel.batch_size(cfg))
     while size := next_size(tries.made, start, unit, maximum, cfg.trainer.precision, estimate):
         newest = _try(cfg, size, limit_gb, trial)
-        print(f"batch_size={size} {'fits' if newest.fits else 'does not fit, see tries.log'}", flush=True)
+        print(
+            f"batch_size={size} {'fits' if newest.fits else 'does not fit, see tries.log'}",
+            flush=True,
+        )
         tries.made.append(newest)
         metrics = {"batch_size": size, "fits": newest.fits, "try_s": newest.seconds}
         trial.report({**_result(cfg, tries, rows), **metrics}, step=len(tries.made))
@@ -82,12 +95,15 @@ def find(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     _save(cfg, tries, answers.hardware(cfg.gpus))
     sentence = _describe(cfg, tries, rows)
     print(sentence, flush=True)
-    trial.note("largest batch", f"{sentence} ({tries.too_large.words})" if tries.too_large else sentence)
+    trial.note(
+        "largest batch", f"{sentence} ({tries.too_large.words})" if tries.too_large else sentence
+    )
     return _result(cfg, tries, rows)
 
 
 class _Tries:
-    """The tries of a trial so far, saved in a file. They are valid only on the same machine with the same limit."""
+    """The tries of a trial so far, saved in a file. They are valid only on the same machine with
+    the same limit."""
 
     def __init__(self, file: Path, where: str) -> None:
         self._file = file
@@ -113,11 +129,15 @@ class _Tries:
 
     def write(self) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(self._file, json.dumps({"where": self._where, "tries": [made._asdict() for made in self.made]}))
+        write_whole(
+            self._file,
+            json.dumps({"where": self._where, "tries": [made._asdict() for made in self.made]}),
+        )
 
 
 def _try(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> Try:
-    """Test a batch size. Its output goes to tries.log, because a launcher searches the trial's log for errors."""
+    """Test a batch size. Its output goes to tries.log, because a launcher searches the trial's log
+    for errors."""
     began = time.monotonic()
     work = partial(_measure_training, cfg, size, limit_gb, trial)
     log = trial.folder / "tries.log"
@@ -132,7 +152,11 @@ def _try(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> Tr
 
 
 def _run(
-    task: str, work: Callable[[], Result], limit_gb: float | None, timeout_s: float = math.inf, log: Path | None = None
+    task: str,
+    work: Callable[[], Result],
+    limit_gb: float | None,
+    timeout_s: float = math.inf,
+    log: Path | None = None,
 ) -> Result:
     """Run `work` in its own process and return its result; errors name the `task`."""
     try:
@@ -144,13 +168,16 @@ def _run(
 
 
 def _estimate(cfg: DictConfig, limit_gb: float | None, trial: Trial) -> Estimate:
-    """Return what is known of the training before its first try: its room, its network, and what each example takes.
+    """Return what is known of the training before its first try: its room, its network, and what
+    each example takes.
 
     Loading decodes images into the cache, so that no try waits for them.
     """
     dataset, model, devices = _build(cfg, max(1, cfg.gpus), limit_gb, trial)
     gradients_gb = _size_gb(model.trainable_variables)
-    outputs_gb = sum(_size_gb(_outputs(layer)) for layer in model._flatten_layers(include_self=False))
+    outputs_gb = sum(
+        _size_gb(_outputs(layer)) for layer in model._flatten_layers(include_self=False)
+    )
     example_gb = 2 * outputs_gb / max(1, cfg.gpus)  # twice, because each output has a gradient
     rows = len(dataset.training_rows)
     if devices:
@@ -164,7 +191,8 @@ def _estimate(cfg: DictConfig, limit_gb: float | None, trial: Trial) -> Estimate
 
 
 def _outputs(layer: keras.Layer) -> list[Any]:
-    """Return the symbolic outputs of a layer in its network; none if it has none, or is used several times."""
+    """Return the symbolic outputs of a layer in its network; none if it has none, or is used
+    several times."""
     try:
         outputs: list[Any] = keras.tree.flatten(layer.output)
     except (AttributeError, ValueError):
@@ -173,8 +201,12 @@ def _outputs(layer: keras.Layer) -> list[Any]:
 
 
 def _size_gb(tensors: Iterable[Any]) -> float:
-    """Return the memory of variables, or of the outputs for one example, whose shape begins with None."""
-    sizes = [math.prod(size or 1 for size in tensor.shape) * tf.as_dtype(tensor.dtype).size for tensor in tensors]
+    """Return the memory of variables, or of the outputs for one example, whose shape begins with
+    None."""
+    sizes = [
+        math.prod(size or 1 for size in tensor.shape) * tf.as_dtype(tensor.dtype).size
+        for tensor in tensors
+    ]
     return float(sum(sizes)) / 1e9
 
 
@@ -183,25 +215,34 @@ def _load(cfg: DictConfig) -> Data:
 
 
 def _measure_training(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> float:
-    """Start a training as trainers/trainer.py does, in its last phase, and return its peak memory in GB."""
+    """Start a training as trainers/trainer.py does, in its last phase, and return its peak memory
+    in GB."""
     dataset, model, devices = _build(cfg, size, limit_gb, trial)
     train_pass, evaluate = compile_passes(model, dataset, cfg.seed)
     train_pass(np.resize(dataset.training_rows, STEPS * size), size)
-    sizes = {name: len(subset.rows) for name, subset in dataset.subsets.items() if name != "training"}
+    sizes = {
+        name: len(subset.rows) for name, subset in dataset.subsets.items() if name != "training"
+    }
     if sizes:
         evaluate(max(sizes, key=sizes.__getitem__))
     if devices:
-        return float(max(tf.config.experimental.get_memory_info(device)["peak"] for device in devices)) / 1e9
+        return (
+            float(max(tf.config.experimental.get_memory_info(device)["peak"] for device in devices))
+            / 1e9
+        )
     return peak_gb()
 
 
-def _build(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> tuple[Data, keras.Model, list[str]]:
+def _build(
+    cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial
+) -> tuple[Data, keras.Model, list[str]]:
     """Return the data of a training, its compiled model in the last phase, and its GPUs."""
     devices = distribution.claim_gpus(cfg.gpus)
     if not devices:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         if limit_gb is not None:
-            cap_data(2 * limit_gb)  # doubled, because stacks of many threads count as data but stay almost empty
+            # doubled, because stacks of many threads count as data but stay almost empty
+            cap_data(2 * limit_gb)
     keras.utils.set_random_seed(cfg.seed)
     cfg.batch_size = size
     cfg.batch_per_gpu = None
@@ -214,9 +255,11 @@ def _build(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> 
 
 
 def _shrink_evaluation(dataset: Data, devices: int) -> Data:
-    """Return the data with validation and test sets cut to one batch, at least one example per device."""
+    """Return the data with validation and test sets cut to one batch, at least one example per
+    device."""
     counts = {
-        name: max(devices, *np.diff(evaluation_bounds(x, len(rows)))) for name, (x, _, rows) in dataset.subsets.items()
+        name: max(devices, *np.diff(evaluation_bounds(x, len(rows))))
+        for name, (x, _, rows) in dataset.subsets.items()
     }
     validation = dataset.validation_rows[: counts.get("validation")]
     test = dataset.test_rows[: counts.get("test")]
@@ -261,10 +304,16 @@ def _save(cfg: DictConfig, tries: _Tries, where: str | None) -> None:
 def _describe(cfg: DictConfig, tries: _Tries, rows: int) -> str:
     result = _result(cfg, tries, rows)
     too_large = tries.too_large
-    fits = f"batch_size={result['largest_batch']} fits with gpus={cfg.gpus} ({result['memory_gb']:.3g} GB)"
+    fits = (
+        f"batch_size={result['largest_batch']} fits with gpus={cfg.gpus}"
+        f" ({result['memory_gb']:.3g} GB)"
+    )
     tried = f"tried: {', '.join(str(made.batch_size) for made in tries.made)}"
     if too_large:
         advice = f"with {cfg.trainer.reserve:.0%} in reserve: batch_size={result['advised']}"
         most = f", at most {MOST_TRIES} sizes" if len(tries.made) >= MOST_TRIES else ""
         return f"{fits}, {too_large.batch_size} does not; {advice} ({tried}{most})"
-    return f"{'the whole training set' if result['whole_training_set'] else 'trainer.most'} fits: {fits} ({tried})"
+    return (
+        f"{'the whole training set' if result['whole_training_set'] else 'trainer.most'} fits:"
+        f" {fits} ({tried})"
+    )

@@ -25,7 +25,8 @@ class Augment:
     rotation: tuple[float, float] = _within(-360, 360, "degrees")
     zoom: tuple[float, float] = _within(-0.9, 9, "share of the size")  # 0.2 = a 20% larger view
     shift: tuple[float, float] = _within(-1, 1, "share of height and width")
-    contrast: tuple[float, float] = _within(-1, 9, "share")  # 0.1 = 10% larger distances from the mean
+    # 0.1 = 10% larger distances from the mean
+    contrast: tuple[float, float] = _within(-1, 9, "share")
 
     @property
     def moves(self) -> bool:
@@ -34,14 +35,16 @@ class Augment:
 
 
 SETTINGS = ("preset", *(setting.name for setting in fields(Augment)))
-_LIMITS = {setting.name: setting.metadata["limits"] for setting in fields(Augment) if setting.metadata}
+_LIMITS = {
+    setting.name: setting.metadata["limits"] for setting in fields(Augment) if setting.metadata
+}
 
 
 def parse(value: object) -> Augment | None:
     """Parse `dataset.augment`: None, a preset, or {preset: ..., rotation: 5, zoom: [0, 0.2], ...}.
 
-    A number r means -r to r. A setting that is None has the preset's value. Returns None if images are not changed.
-    Raises ValueError with a message for the user.
+    A number r means -r to r. A setting that is None has the preset's value. Returns None if images
+    are not changed. Raises ValueError with a message for the user.
     """
     allowed = f"must be {', '.join(PRESETS)}, or ranges such as dataset.augment.rotation=5"
     key = "dataset.augment.preset"
@@ -60,7 +63,9 @@ def parse(value: object) -> Augment | None:
         raise ValueError(f"dataset.augment.flip={flip}: must be {', '.join(FLIPS)}")
     for name in settings:
         if name not in _LIMITS:
-            raise ValueError(f"dataset.augment.{name}: unknown; use flip, {', '.join(_LIMITS)} or preset")
+            raise ValueError(
+                f"dataset.augment.{name}: unknown; use flip, {', '.join(_LIMITS)} or preset"
+            )
     augment = Augment(flip, **{name: _limits(name, setting) for name, setting in settings.items()})
     return None if augment == Augment() else augment
 

@@ -1,6 +1,8 @@
-"""The search for the largest batch: its requirements, and its answers, by which larger batches are refused.
+"""The search for the largest batch: its requirements, and its answers, by which larger batches are
+refused.
 
-Each answer is one JSON file, for one hardware and one configuration without the settings that take no memory.
+Each answer is one JSON file, for one hardware and one configuration without the settings that take
+no memory.
 """
 
 import hashlib
@@ -25,23 +27,30 @@ HERE = "hydra_plugins.sweepyard.LocalLauncher"
 SLURM = "hydra_plugins.sweepyard.SlurmLauncher"
 NODES = ("partition", "constraint", "exclude", "gres", "additional_parameters")
 MEMORY = ("mem_per_gpu", "mem_per_cpu", "cpus_per_task", "cpus_per_gpu")
-"""Settings of a SLURM request that decide which nodes a trial gets, and how much of their memory."""
+"""Settings of a SLURM request that decide which nodes a trial gets, and how much of their
+memory."""
 OF_NO_SIZE = {
-    name: {"weights", *(key for key, setting in ranges.reserved(name).items() if not setting.takes_memory)}
+    name: {
+        "weights",
+        *(key for key, setting in ranges.reserved(name).items() if not setting.takes_memory),
+    }
     for name in ("model", "dataset")
 }
-"""Settings that take no memory. A data set's selections are among them, because all its arrays are in memory."""
+"""Settings that take no memory. A data set's selections are among them, because all its arrays are
+in memory."""
 
 
 class TooLarge(ValueError):
-    """A batch that does not fit here according to a search, in a configuration without other errors."""
+    """A batch that does not fit here according to a search, in a configuration without other
+    errors."""
 
     infeasible = True
     """Because a study skips such a trial and continues: sweeps/study/plan/compose.py."""
 
 
 def check(cfg: Any, rows: int | None) -> None:
-    """Raise ValueError if a search for the largest batch is impossible, and TooLarge if a batch does not fit.
+    """Raise ValueError if a search for the largest batch is impossible, and TooLarge if a batch
+    does not fit.
 
     rows: number of training examples, None if unknown.
     """
@@ -58,14 +67,18 @@ def memory_limit_gb() -> float | None:
 
 
 def machine(gpus: int, mem_gb: float | None) -> str | None:
-    """Return the type of this machine: its GPUs, or else its CPU, and the limit; None if the GPUs are unknown."""
+    """Return the type of this machine: its GPUs, or else its CPU, and the limit; None if the GPUs
+    are unknown."""
     device = _gpus(os.environ.get("CUDA_VISIBLE_DEVICES")) if gpus else _cpu()
     limits = {"trials_per_gpu": gpus and _sharers(), "mem_gb": mem_gb and f"{mem_gb:g}"}
-    return device and ", ".join([device, *(f"{name}={limit}" for name, limit in limits.items() if limit)])
+    return device and ", ".join(
+        [device, *(f"{name}={limit}" for name, limit in limits.items() if limit)]
+    )
 
 
 def hardware(gpus: int) -> str | None:
-    """Return the hardware for which an answer is valid: this type of machine, or the nodes of the same SLURM request.
+    """Return the hardware for which an answer is valid: this type of machine, or the nodes of the
+    same SLURM request.
 
     Returns None if it is unknown where trials run.
     """
@@ -74,24 +87,38 @@ def hardware(gpus: int) -> str | None:
     if launcher.get("_target_") == HERE:
         device = machine(gpus, mem_gb)
         return device and f"this machine ({device})"
-    if launcher.get("_target_") != SLURM or (HydraConfig.initialized() and HydraConfig.get().mode == RunMode.RUN):
+    if launcher.get("_target_") != SLURM or (
+        HydraConfig.initialized() and HydraConfig.get().mode == RunMode.RUN
+    ):
         return None
-    request = {name: launcher.get(name) for name in NODES + MEMORY} | {"mem_gb": mem_gb and f"{mem_gb:g}"}
+    request = {name: launcher.get(name) for name in NODES + MEMORY} | {
+        "mem_gb": mem_gb and f"{mem_gb:g}"
+    }
     request |= {"trials_per_gpu": _sharers()}
-    return f"a SLURM node ({', '.join(f'{name}={value}' for name, value in request.items() if value) or 'any'})"
+    return (
+        "a SLURM node"
+        f" ({', '.join(f'{name}={value}' for name, value in request.items() if value) or 'any'})"
+    )
 
 
 def configuration(cfg: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings (trainers/config/schema.py) that take memory, except the batch, as JSON."""
-    sections = {name: {k: v for k, v in cfg[name].items() if k not in skip} for name, skip in OF_NO_SIZE.items()}
+    """Return the settings (trainers/config/schema.py) that take memory, except the batch, as
+    JSON."""
+    sections = {
+        name: {k: v for k, v in cfg[name].items() if k not in skip}
+        for name, skip in OF_NO_SIZE.items()
+    }
     if path := sections["dataset"].get("path"):
         sections["dataset"]["path"] = str(Path(path).expanduser().absolute())
     settings = {
         **sections,
-        "pretrained": cfg["model"].get("weights") not in (None, "random"),  # because it freezes BatchNormalization
+        # because it freezes BatchNormalization
+        "pretrained": cfg["model"].get("weights") not in (None, "random"),
         "loss": cfg["loss"].get("_target_"),
         # As bool, because memory depends on whether there is momentum, not on its value.
-        "optimizer": {k: bool(v) if isinstance(v, int | float) else v for k, v in cfg["optimizer"].items()},
+        "optimizer": {
+            k: bool(v) if isinstance(v, int | float) else v for k, v in cfg["optimizer"].items()
+        },
         "gpus": cfg["gpus"],
         "mixed_precision": cfg["mixed_precision"],
     }
@@ -109,7 +136,8 @@ def answer_file(cfg: Mapping[str, Any], where: str) -> Path:
 def answer_json(cfg: Mapping[str, Any], where: str, answer: Mapping[str, Any]) -> str:
     """Return the content of an answer's file.
 
-    `answer` has largest_batch, too_large (a batch that did not fit; None = there was none), memory_gb, found (date).
+    `answer` has largest_batch, too_large (a batch that did not fit; None = there was none),
+    memory_gb, found (date).
     """
     return json.dumps({"place": where, "configuration": configuration(cfg), **answer}, indent=1)
 
@@ -121,16 +149,18 @@ def _folder(dataset: Mapping[str, Any]) -> Path:
 def _check_search(cfg: Any) -> None:
     if not cfg.gpus and memory_limit_gb() is None:
         raise ValueError(
-            "gpus=0: the largest batch on a CPU needs a memory limit, because the kernel may kill any process.\n"
-            "Type hydra.launcher.mem_gb=8, the memory of a trial in GB, or gpus=1"
+            "gpus=0: the largest batch on a CPU needs a memory limit, because the kernel may kill"
+            " any process.\nType hydra.launcher.mem_gb=8, the memory of a trial in GB, or gpus=1"
         )
     if cfg.nodes * cfg.ranks > 1:
         raise ValueError(
-            f"nodes={cfg.nodes} ranks={cfg.ranks}: the largest batch is found for one process. Remove nodes and ranks, "
-            "then set batch_per_gpu to the result"
+            f"nodes={cfg.nodes} ranks={cfg.ranks}: the largest batch is found for one process."
+            " Remove nodes and ranks, then set batch_per_gpu to the result"
         )
     if schedules.builtin_name(cfg.batch_schedule) != "constant_batch":
-        raise ValueError("The largest batch is found for a constant batch size. Remove batch_schedule")
+        raise ValueError(
+            "The largest batch is found for a constant batch size. Remove batch_schedule"
+        )
 
 
 def _check_size(cfg: Any, rows: int | None) -> None:
@@ -147,18 +177,27 @@ def _check_size(cfg: Any, rows: int | None) -> None:
     if answer is None or size <= answer[0]:
         return
     largest, too_large, date = answer
-    batch = f"batch_size={size}" if size == first else f"batch_schedule reaches batch_size={size}, which"
+    batch = (
+        f"batch_size={size}"
+        if size == first
+        else f"batch_schedule reaches batch_size={size}, which"
+    )
     here = f"on {where} with gpus={cfg.gpus}"
     reason = f"does not fit {here}: the largest batch that fits is {largest}"
     if size < too_large:
         reason = f"is above {largest}, the largest batch that fitted {here} ({too_large} did not)"
-    raise TooLarge(f"{batch} {reason}, found by +find=largest_batch on {date}\nTo discard this result: rm {file}")
+    raise TooLarge(
+        f"{batch} {reason}, found by +find=largest_batch on {date}\nTo discard this result: rm"
+        f" {file}"
+    )
 
 
 def _read(file: Path, where: str, settings: Mapping[str, Any]) -> tuple[int, int, str] | None:
-    """Return the largest batch in a file, the smallest batch that did not fit, and the date of the search.
+    """Return the largest batch in a file, the smallest batch that did not fit, and the date of the
+    search.
 
-    Returns None if there is no file, or no batch was too large. A corrupt file is reported and ignored.
+    Returns None if there is no file, or no batch was too large. A corrupt file is reported and
+    ignored.
     """
     try:
         answer = {**json.loads(file.read_bytes())}
@@ -170,7 +209,9 @@ def _read(file: Path, where: str, settings: Mapping[str, Any]) -> tuple[int, int
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        _print_once(f"{file} is ignored: it contains no largest batch ({error!r}). To delete it: rm {file}")
+        _print_once(
+            f"{file} is ignored: it contains no largest batch ({error!r}). To delete it: rm {file}"
+        )
         return None
 
 
@@ -208,7 +249,10 @@ def _gpus(visible: str | None) -> str | None:
     try:
         names = gpus.names_here() if visible is None else gpus.names_in(visible)
         own = [gpus.handle(name) for name in names]
-        kinds = {f"{pynvml.nvmlDeviceGetName(g)}, {pynvml.nvmlDeviceGetMemoryInfo(g).total / 1e9:.0f} GB" for g in own}
+        kinds = {
+            f"{pynvml.nvmlDeviceGetName(g)}, {pynvml.nvmlDeviceGetMemoryInfo(g).total / 1e9:.0f} GB"
+            for g in own
+        }
     except pynvml.NVMLError:
         return None
     return " and ".join(sorted(kinds)) or None

@@ -1,4 +1,5 @@
-"""The networks of keras.applications: a table, because importing Keras would take a check seconds."""
+"""The networks of keras.applications: a table, because importing Keras would take a check
+seconds."""
 
 import csv
 import difflib
@@ -32,7 +33,8 @@ CNN = "trainers.networks.cnn"
 
 
 def canonical_name(name: str) -> str:
-    """Return the network's name as keras.applications spells it. Raises ValueError if there is no such network."""
+    """Return the network's name as keras.applications spells it. Raises ValueError if there is no
+    such network."""
     names = {network.lower(): network for network in NETWORKS}
     key = str(name).lower()
     if key in names:
@@ -57,7 +59,8 @@ def check(model: Mapping[str, Any], epochs: int) -> None:
 
 
 def check_example(model: Mapping[str, Any], shape: tuple[int, ...], source: str = "") -> None:
-    """Raise ValueError if the network takes no example of this shape; `source` is the data set's name."""
+    """Raise ValueError if the network takes no example of this shape; `source` is the data set's
+    name."""
     target = model.get("_target_")
     example = f"an example{source and f' of {source}'} has shape {shape}"
     if target == CNN and len(shape) not in (2, 3):
@@ -70,8 +73,8 @@ def check_example(model: Mapping[str, Any], shape: tuple[int, ...], source: str 
     least = NETWORKS[name].least
     if min(shape[:2]) < least:
         raise ValueError(
-            f"model.name={name} needs images of {least} x {least} pixels or more, not {shape[0]} x {shape[1]}; "
-            f"try dataset.size={max(least, 64)}"
+            f"model.name={name} needs images of {least} x {least} pixels or more, not {shape[0]} x"
+            f" {shape[1]}; try dataset.size={max(least, 64)}"
         )
 
 
@@ -81,15 +84,17 @@ def check_ignored(model: Mapping[str, Any]) -> None:
         _check_no_base(model, [key for key in OF_A_BASE if model.get(key) is not None])
     elif model.get("fine_tune_lr") is not None and not model.get("head_epochs"):
         raise ValueError(
-            f"model.fine_tune_lr={model['fine_tune_lr']} is the learning rate after model.head_epochs, and has no "
-            f"effect with model.head_epochs=0; try lr={model['fine_tune_lr']}, or model.head_epochs=2"
+            f"model.fine_tune_lr={model['fine_tune_lr']} is the learning rate after"
+            " model.head_epochs, and has no effect with model.head_epochs=0; try"
+            f" lr={model['fine_tune_lr']}, or model.head_epochs=2"
         )
 
 
 def _check_no_base(model: Mapping[str, Any], keys: Sequence[str]) -> None:
     if keys and str(model.get("_target_")).startswith("trainers.networks."):
         raise ValueError(
-            f"model.{keys[0]}={model[keys[0]]}: this model has no base to fine-tune; try model=mobilenetv2"
+            f"model.{keys[0]}={model[keys[0]]}: this model has no base to fine-tune; try"
+            " model=mobilenetv2"
         )
 
 
@@ -97,17 +102,23 @@ def _check_fine_tuning(model: Mapping[str, Any], weights: object, epochs: int) -
     fine_tune = model.get("fine_tune", True)
     head = model.get("head_epochs", 0)
     if weights is None and (fine_tune is not True or head):
-        setting = f"head_epochs={head}" if fine_tune is True else f"fine_tune={str(fine_tune).lower()}"
+        setting = (
+            f"head_epochs={head}" if fine_tune is True else f"fine_tune={str(fine_tune).lower()}"
+        )
         raise ValueError(
-            f"model.{setting} with model.weights=null: the base would be frozen with random weights. "
-            f"Use model.weights=imagenet or a file of weights, remove model.{setting}, or confirm with "
-            "model.weights=random"
+            f"model.{setting} with model.weights=null: the base would be frozen with random"
+            f" weights. Use model.weights=imagenet or a file of weights, remove model.{setting}, or"
+            " confirm with model.weights=random"
         )
     if fine_tune is False and head:
-        raise ValueError(f"model.head_epochs={head} has no effect with model.fine_tune=false. Remove one of the two")
+        raise ValueError(
+            f"model.head_epochs={head} has no effect with model.fine_tune=false. Remove one of"
+            " the two"
+        )
     if head and head >= epochs:
         raise ValueError(
-            f"model.head_epochs={head} leaves none of {epochs} epochs for fine-tuning; try epochs={head + 5}"
+            f"model.head_epochs={head} leaves none of {epochs} epochs for fine-tuning; try"
+            f" epochs={head + 5}"
         )
 
 
@@ -117,10 +128,13 @@ def check_weights(name: str, path: str) -> None:
     if not file.is_file():
         problem = "is a folder" if file.is_dir() else "does not exist"
         raise ValueError(
-            f"model.weights={path} {problem} (seen from {Path.cwd()}); it must be null, imagenet or a file of weights"
+            f"model.weights={path} {problem} (seen from {Path.cwd()}); it must be null, imagenet or"
+            " a file of weights"
         )
     if file.suffix not in SUFFIXES:
-        raise ValueError(f"model.weights={path}: must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+        raise ValueError(
+            f"model.weights={path}: must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
+        )
     _check_parameters(name, path, file.stat().st_mtime_ns)
 
 
@@ -138,10 +152,12 @@ def _check_parameters(name: str, path: str, mtime_ns: int) -> None:
             "Use the file without the classifier (its name ends in notop.h5 or no_top.h5)"
         )
     if rest or classes < 0:
-        match = next((other for other, network in NETWORKS.items() if network.parameters == count), None)
+        match = next(
+            (other for other, network in NETWORKS.items() if network.parameters == count), None
+        )
         raise ValueError(
-            f"model.weights={path} belongs to another network: it contains {count:,} weights, {name} has {expected:,}"
-            + (f"; try model.name={match}" if match else "")
+            f"model.weights={path} belongs to another network: it contains {count:,} weights,"
+            f" {name} has {expected:,}" + (f"; try model.name={match}" if match else "")
         )
 
 
@@ -158,8 +174,8 @@ def _count_weights(path: str) -> int:
         if isinstance(node, h5py.Dataset) and not where.startswith("optimizer"):
             if where.count("layers/") > 1:
                 raise ValueError(
-                    f"model.weights={path} contains a whole model. Use the weights of its base alone, as its "
-                    'save_weights("base.weights.h5") writes them'
+                    f"model.weights={path} contains a whole model. Use the weights of its base"
+                    ' alone, as its save_weights("base.weights.h5") writes them'
                 )
             sizes.append(math.prod(node.shape))
 

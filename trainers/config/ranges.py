@@ -17,7 +17,8 @@ _SIGNS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.
 
 @dataclass(frozen=True)
 class Number:
-    """A number, a list of numbers, or null, as its words describe it: "a whole number >= 1 or null"."""
+    """A number, a list of numbers, or null, as its words describe it: "a whole number >= 1 or
+    null"."""
 
     words: str
 
@@ -30,10 +31,14 @@ class Number:
         return self._is_in_range(value)
 
     def _is_in_range(self, value: object) -> bool:
-        if isinstance(value, bool) or not isinstance(value, int if "whole" in self.words else int | float):
+        if isinstance(value, bool) or not isinstance(
+            value, int if "whole" in self.words else int | float
+        ):
             return False
         bounds = re.findall(r"([<>]=?) (\S+)", self.words)
-        return math.isfinite(value) and all(_SIGNS[sign](value, float(bound)) for sign, bound in bounds)
+        return math.isfinite(value) and all(
+            _SIGNS[sign](value, float(bound)) for sign, bound in bounds
+        )
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,8 @@ class Reserved:
     """A key that is not passed to the section's `_target_`."""
 
     allowed: Number | Kind
-    default: Any = ABSENT  # value in every section of that name; ABSENT: only some sections have the key
+    # value in every section of that name; ABSENT: only some sections have the key
+    default: Any = ABSENT
     takes_memory: bool = True  # whether the largest batch depends on the value
 
 
@@ -68,12 +74,18 @@ COUNT = Number("a whole number >= 1")
 COUNT_OR_NULL = Number("a whole number >= 1 or null")
 COUNTS = Number("a list of whole numbers >= 1")
 FLAG = Kind("true or false", lambda value: isinstance(value, bool))
-LAYERS = Kind("true, false or a number of layers >= 1", lambda value: FLAG.allows(value) or COUNT.allows(value))
+LAYERS = Kind(
+    "true, false or a number of layers >= 1",
+    lambda value: FLAG.allows(value) or COUNT.allows(value),
+)
 CHANNELS = Kind(
     "1 (grey), 3 (colour), 4 (colour and transparency) or null",
     lambda value: value in (None, 1, 3, 4) and not FLAG.allows(value),
 )
-FOLDER = Kind("a folder, such as dataset.cache=/scratch/me, or null", lambda value: isinstance(value, str | None))
+FOLDER = Kind(
+    "a folder, such as dataset.cache=/scratch/me, or null",
+    lambda value: isinstance(value, str | None),
+)
 NAMES = Kind(
     "a list of names, such as [torch,numpy]",
     lambda value: isinstance(value, list) and all(isinstance(item, str) for item in value),
@@ -110,7 +122,8 @@ SECTIONS: dict[str, dict[str, Number | Kind | Reserved]] = {
     },
     "dataset": {
         "augment": Reserved(ANYTHING, dict.fromkeys(SETTINGS)),  # trainers/config/augment.py
-        "batches": Reserved(choice("without", "with"), "without", takes_memory=False),  # replacement
+        # replacement
+        "batches": Reserved(choice("without", "with"), "without", takes_memory=False),
         "cache": Reserved(
             FOLDER, None, takes_memory=False
         ),  # folder of images; null = sweepyard/ in KERAS_HOME or ~/.cache
@@ -118,7 +131,8 @@ SECTIONS: dict[str, dict[str, Number | Kind | Reserved]] = {
         "channels": CHANNELS,
         "inputs": COUNT,
         "labels": Reserved(choice("sparse", "one_hot"), "sparse"),
-        "n_train": Reserved(Number("a whole number >= 2 or null"), None, takes_memory=False),  # rows; null = unknown
+        # rows; null = unknown
+        "n_train": Reserved(Number("a whole number >= 2 or null"), None, takes_memory=False),
         "noise": NOT_NEGATIVE,
         "points": Number("a whole number >= 2"),
         "resident_gb": Reserved(NOT_NEGATIVE, 2.0),  # larger data sets stay on disk
@@ -144,7 +158,8 @@ SECTIONS: dict[str, dict[str, Number | Kind | Reserved]] = {
         "initial_weight": Number("a number or null"),
         "jit": Reserved(FLAG, False),  # whether XLA compiles each step
         "kernel_size": COUNT,
-        "sync_batch_norm": Reserved(FLAG, False),  # whether statistics are of the whole batch, over all devices
+        # whether statistics are of the whole batch, over all devices
+        "sync_batch_norm": Reserved(FLAG, False),
     },
     "loss": {
         "alpha": SHARE,
@@ -206,10 +221,18 @@ def reserved(section: str) -> dict[str, Reserved]:
 
 def defaults(section: str, target: str = "") -> dict[str, Any]:
     """Return the values of a section before its YAML is merged."""
-    values = {name: deepcopy(key.default) for name, key in reserved(section).items() if key.default is not ABSENT}
+    values = {
+        name: deepcopy(key.default)
+        for name, key in reserved(section).items()
+        if key.default is not ABSENT
+    }
     return {"_target_": target, **values} if target else values
 
 
 def passed_on(section: str, settings: Iterable[object]) -> list[str]:
     """Return the keys of a section that are passed to its `_target_`."""
-    return [str(key) for key in settings if key not in reserved(section) and not str(key).startswith("_")]
+    return [
+        str(key)
+        for key in settings
+        if key not in reserved(section) and not str(key).startswith("_")
+    ]

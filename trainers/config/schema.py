@@ -1,7 +1,8 @@
 """The keys of a composed configuration: names, types, units and ranges.
 
-A configuration is valid if and only if `OmegaConf.to_object(cfg)` returns. Otherwise that call raises ValueError with
-one or two lines for the user, within milliseconds: it imports nothing, and of data files it reads only the headers.
+A configuration is valid if and only if `OmegaConf.to_object(cfg)` returns. Otherwise that call
+raises ValueError with one or two lines for the user, within milliseconds: it imports nothing, and
+of data files it reads only the headers.
 """
 
 from dataclasses import dataclass, field, fields
@@ -12,7 +13,16 @@ from hydra.core.config_store import ConfigStore
 
 from trainers import parallel
 from trainers.config import largest_batch, networks, ranges, targets, training
-from trainers.config.ranges import COUNT, COUNT_OR_NULL, NOT_NEGATIVE, POSITIVE, Kind, Number, choice, defaults
+from trainers.config.ranges import (
+    COUNT,
+    COUNT_OR_NULL,
+    NOT_NEGATIVE,
+    POSITIVE,
+    Kind,
+    Number,
+    choice,
+    defaults,
+)
 from trainers.data import download, examples
 from trainers.schedules import MAX_EPOCHS
 
@@ -34,18 +44,21 @@ class Tracking:
 
     enabled: bool = True  # False: no MLflow, the trial folders contain everything
     uri: str | None = None  # MLflow tracking URI; None = the embedded sqlite file
-    experiment: str | None = None  # MLflow experiment that holds the study; None = MLFLOW_EXPERIMENT_NAME, or sweepyard
+    # MLflow experiment that holds the study; None = MLFLOW_EXPERIMENT_NAME, or sweepyard
+    experiment: str | None = None
     required: bool = True  # False: start a new study also if MLflow does not answer
 
 
 def _key(default: object, allowed: Number | Kind, words: str) -> Any:
-    """Return the field of a key; if its value is not `allowed`, the error is `words`, where {cfg} is the config."""
+    """Return the field of a key; if its value is not `allowed`, the error is `words`, where {cfg}
+    is the config."""
     return field(default=default, metadata={"allowed": allowed, "words": words})
 
 
 @dataclass
 class Config:
-    """The configuration of one trial. A section with a `_target_` passes its other keys to the target: ranges.py."""
+    """The configuration of one trial. A section with a `_target_` passes its other keys to the
+    target: ranges.py."""
 
     # learning rate
     lr: float = _key(0.001, POSITIVE, "the learning rate must be > 0 and finite; try lr=0.001")
@@ -56,8 +69,12 @@ class Config:
     # passes over the training set
     epochs: int = _key(5, COUNT, "training needs >= 1 epoch; try epochs=5")
     # the budget in batches, or in training examples, in place of epochs
-    steps: int | None = _key(None, COUNT_OR_NULL, "must be >= 1, or null for a budget of epochs={cfg.epochs}")
-    images: int | None = _key(None, COUNT_OR_NULL, "must be >= 1, or null for a budget of epochs={cfg.epochs}")
+    steps: int | None = _key(
+        None, COUNT_OR_NULL, "must be >= 1, or null for a budget of epochs={cfg.epochs}"
+    )
+    images: int | None = _key(
+        None, COUNT_OR_NULL, "must be >= 1, or null for a budget of epochs={cfg.epochs}"
+    )
     # GPUs of this trial on each node; 0 = CPU
     gpus: int = _key(0, NOT_NEGATIVE, "must be >= 0; gpus=0 trains on the CPU")
     # nodes of this trial, with one process each
@@ -65,14 +82,20 @@ class Config:
     # processes of this trial on each node, for CPUs only
     ranks: int = _key(1, COUNT, "must be >= 1; ranks=1 trains in one process")
     # rule by which lr grows with the batch size
-    lr_scaling: str = _key("none", choice(*parallel.LR_SCALING), f"must be {', '.join(parallel.LR_SCALING)}")
+    lr_scaling: str = _key(
+        "none", choice(*parallel.LR_SCALING), f"must be {', '.join(parallel.LR_SCALING)}"
+    )
     lr_batch_size: int | None = None  # batch size for which lr was found; required by lr_scaling
     # epochs in which the learning rate rises linearly from lr to the scaled lr
     warmup_epochs: float = _key(0.0, NOT_NEGATIVE, "must be >= 0")
     # type of the gradients that devices exchange
-    all_reduce_dtype: str = _key("float32", choice("float32", "bfloat16"), "must be float32 or bfloat16")
+    all_reduce_dtype: str = _key(
+        "float32", choice("float32", "bfloat16"), "must be float32 or bfloat16"
+    )
     # of weights, dropout, shuffling and the validation split
-    seed: int = _key(0, Number("a number >= 0 and < 4294967296"), "must be 0 <= seed < 2**32; try seed=0")
+    seed: int = _key(
+        0, Number("a number >= 0 and < 4294967296"), "must be 0 <= seed < 2**32; try seed=0"
+    )
     # a keras optimizer
     optimizer: dict[str, Any] = field(default_factory=partial(defaults, "optimizer"))
     # f(input_shape, outputs, **settings) -> keras.Model without a final softmax
@@ -81,12 +104,15 @@ class Config:
     loss: dict[str, Any] = field(default_factory=partial(defaults, "loss"))
     # f(**settings) -> ((x_train, y_train), (x_test, y_test))
     dataset: dict[str, Any] = field(default_factory=partial(defaults, "dataset"))
-    # f(cfg, trial) -> float | dict[str, float]; preload: modules imported once for all trials of a study
+    # f(cfg, trial) -> float | dict[str, float]; preload: modules imported once for all trials of a
+    # study
     trainer: dict[str, Any] = field(default_factory=partial(defaults, "trainer"))
     # f(at, total, **settings) -> factors of lr: trainers/schedules.py
     lr_schedule: dict[str, Any] = field(default_factory=partial(defaults, "lr_schedule", CONSTANT))
     # f(batch_size, epoch, **settings) -> batch size
-    batch_schedule: dict[str, Any] = field(default_factory=partial(defaults, "batch_schedule", CONSTANT_BATCH))
+    batch_schedule: dict[str, Any] = field(
+        default_factory=partial(defaults, "batch_schedule", CONSTANT_BATCH)
+    )
     mixed_precision: bool = False  # compute in 16 bits where the network allows
     target: float | None = None  # val_accuracy (regression: val_loss) that time_to_target measures
     tracking: Tracking = field(default_factory=Tracking)
@@ -94,7 +120,8 @@ class Config:
     study: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise ValueError in one or two lines: the problem, the allowed values, and what to type instead."""
+        """Raise ValueError in one or two lines: the problem, the allowed values, and what to type
+        instead."""
         _check_values(self)
         training.check_devices(self)
         training.check_task(self)
@@ -128,7 +155,8 @@ class Config:
         download.check_weights(self.model)
 
     def unread(self) -> list[str]:
-        """Return the keys that somebody added and that nothing reads; none with a trainer of the user's own."""
+        """Return the keys that somebody added and that nothing reads; none with a trainer of the
+        user's own."""
         if self.trainer.get("_target_") != parallel.KERAS_TRAINER:
             return []
         names = [key.name for key in fields(self)]
@@ -146,7 +174,9 @@ def _check_values(cfg: Config) -> None:
     if cfg.steps is not None and cfg.images is not None:
         raise ValueError(f"steps={cfg.steps} and images={cfg.images} are two budgets. Remove one.")
     if cfg.epochs > MAX_EPOCHS:
-        raise ValueError(f"epochs={cfg.epochs} makes more than {MAX_EPOCHS:,} epochs; try epochs=100")
+        raise ValueError(
+            f"epochs={cfg.epochs} makes more than {MAX_EPOCHS:,} epochs; try epochs=100"
+        )
     for section in ranges.SECTIONS:
         ranges.check(section, getattr(cfg, section))
 

@@ -1,4 +1,5 @@
-"""Checks that a network, an optimizer and schedules can be trained as configured, before anything is imported."""
+"""Checks that a network, an optimizer and schedules can be trained as configured, before anything
+is imported."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +11,8 @@ from trainers import parallel, schedules
 from trainers.config import targets
 
 WRONG_ON_SEVERAL = ("clipnorm", "clipvalue", "global_clipnorm", "gradient_accumulation_steps")
-"""Optimizer settings that would apply to one device's share of a batch instead of the whole batch."""
+"""Optimizer settings that would apply to one device's share of a batch instead of the whole
+batch."""
 
 ACTIVATED = ("trainers.networks.mlp", "trainers.networks.cnn")
 NO_ACTIVATIONS = {"get", "serialize", "deserialize"}
@@ -18,10 +20,17 @@ NO_ACTIVATIONS = {"get", "serialize", "deserialize"}
 
 
 def check_optimizer(optimizer: Mapping[str, Any], cfg: Any) -> None:
-    """Raise ValueError for settings that the optimizer does not use, or that are wrong on several devices."""
+    """Raise ValueError for settings that the optimizer does not use, or that are wrong on several
+    devices."""
     kind = str(optimizer.get("_target_"))
-    if kind.endswith(".AdamW") and "weight_decay" in optimizer and optimizer["weight_decay"] is None:
-        raise ValueError("optimizer.weight_decay=null: adamw needs a weight decay >= 0; try optimizer=adam")
+    if (
+        kind.endswith(".AdamW")
+        and "weight_decay" in optimizer
+        and optimizer["weight_decay"] is None
+    ):
+        raise ValueError(
+            "optimizer.weight_decay=null: adamw needs a weight decay >= 0; try optimizer=adam"
+        )
     if parallel.replicas(cfg) < 2:
         return
     several = parallel.device_settings(cfg)
@@ -30,7 +39,9 @@ def check_optimizer(optimizer: Mapping[str, Any], cfg: Any) -> None:
         if optimizer.get(key) is not None:
             raise ValueError(f"optimizer.{key} is wrong with {several}; remove it, or use {single}")
     if kind.endswith("ScheduleFreeAdamW"):
-        raise ValueError(f"ScheduleFreeAdamW is wrong with {several}; use {single}, or optimizer=adamw")
+        raise ValueError(
+            f"ScheduleFreeAdamW is wrong with {several}; use {single}, or optimizer=adamw"
+        )
 
 
 def check_several(cfg: Any) -> None:
@@ -41,14 +52,16 @@ def check_several(cfg: Any) -> None:
     single = parallel.single_device_settings(cfg)
     if str(cfg.loss.get("_target_")).endswith("WeightedKappa"):
         raise ValueError(
-            f"loss=weighted_kappa needs the whole batch, but {several} shares each batch among devices; use {single}"
+            f"loss=weighted_kappa needs the whole batch, but {several} shares each batch among"
+            f" devices; use {single}"
         )
     if cfg.model.get("jit"):
         raise ValueError(f"model.jit=true does not work with {several}; remove it, or use {single}")
 
 
 def check_activation(model: Mapping[str, Any]) -> None:
-    """Raise ValueError for an activation that Keras does not have. Without Keras any passes: see `targets.check`."""
+    """Raise ValueError for an activation that Keras does not have. Without Keras any passes: see
+    `targets.check`."""
     if model.get("_target_") not in ACTIVATED:
         return
     name = model.get("activation")
@@ -63,26 +76,31 @@ def check_devices(cfg: Any) -> None:
     """Raise ValueError for devices, batch sizes and learning rates that conflict."""
     if cfg.ranks > 1 and cfg.gpus and cfg.trainer.get("_target_") == parallel.KERAS_TRAINER:
         raise ValueError(
-            f"ranks={cfg.ranks} gpus={cfg.gpus}: ranks train on CPUs; one process uses all GPUs of a node.\n"
-            f"Type gpus={cfg.gpus} for the GPUs of each node, with nodes=N for more nodes; or ranks={cfg.ranks} gpus=0"
+            f"ranks={cfg.ranks} gpus={cfg.gpus}: ranks train on CPUs; one process uses all GPUs of"
+            f" a node.\nType gpus={cfg.gpus} for the GPUs of each node, with nodes=N for more"
+            f" nodes; or ranks={cfg.ranks} gpus=0"
         )
     # Because other schedules set a batch_size of their own.
     is_constant = schedules.builtin_name(cfg.batch_schedule) == "constant_batch"
     size = parallel.batch_size(cfg)
-    if is_constant and cfg.batch_per_gpu is not None and cfg.batch_size not in (type(cfg).batch_size, size):
+    if (
+        is_constant
+        and cfg.batch_per_gpu is not None
+        and cfg.batch_size not in (type(cfg).batch_size, size)
+    ):
         raise _batch_conflict(cfg, size)
     is_scaled = cfg.lr_scaling != "none"
     size = cfg.lr_batch_size
     if is_scaled != (size is not None) or (is_scaled and size < 1):
         raise ValueError(
-            f"lr_scaling={cfg.lr_scaling} lr_batch_size={'null' if size is None else size}: lr_scaling and "
-            "lr_batch_size >= 1 need each other. "
-            "Use both, as in lr_scaling=linear lr_batch_size=256 (the batch size of lr), or remove both"
+            f"lr_scaling={cfg.lr_scaling} lr_batch_size={'null' if size is None else size}:"
+            " lr_scaling and lr_batch_size >= 1 need each other. Use both, as in lr_scaling=linear"
+            " lr_batch_size=256 (the batch size of lr), or remove both"
         )
     if cfg.warmup_epochs and not is_scaled:
         raise ValueError(
-            f"warmup_epochs={cfg.warmup_epochs} raises lr to the scaled lr, and has no effect with lr_scaling=none; "
-            "try lr_schedule=warmup"
+            f"warmup_epochs={cfg.warmup_epochs} raises lr to the scaled lr, and has no effect with"
+            " lr_scaling=none; try lr_schedule=warmup"
         )
 
 
@@ -92,8 +110,8 @@ def check_task(cfg: Any) -> None:
     loss = cfg.loss.get("task")
     if data is None and loss is None:
         raise ValueError(
-            "dataset.task and loss.task are both null: the task is unknown. Use dataset.task=classification or "
-            "dataset.task=regression"
+            "dataset.task and loss.task are both null: the task is unknown. Use"
+            " dataset.task=classification or dataset.task=regression"
         )
     if data is not None and loss is not None and data != loss:
         other_loss = "cross_entropy" if data == "classification" else "mse"
@@ -101,27 +119,37 @@ def check_task(cfg: Any) -> None:
 
 
 def check_objective(cfg: Any) -> None:
-    """Raise ValueError for labels that the loss does not take, and for a validation metric without validation data."""
+    """Raise ValueError for labels that the loss does not take, and for a validation metric without
+    validation data."""
     if cfg.dataset.get("labels") == "one_hot" and ".Sparse" in str(cfg.loss.get("_target_")):
-        raise ValueError(f"dataset.labels=one_hot, but {cfg.loss['_target_']} takes classes; try loss=softmax")
-    if cfg.dataset.get("validation") == "none" and str(cfg.loss.get("objective")).startswith("val_"):
         raise ValueError(
-            f"dataset.validation=none leaves no validation data, so that {cfg.loss['objective']} is missing.\n"
-            "Type loss.objective=loss loss.direction=minimize"
+            f"dataset.labels=one_hot, but {cfg.loss['_target_']} takes classes; try loss=softmax"
+        )
+    if cfg.dataset.get("validation") == "none" and str(cfg.loss.get("objective")).startswith(
+        "val_"
+    ):
+        raise ValueError(
+            f"dataset.validation=none leaves no validation data, so that {cfg.loss['objective']} is"
+            " missing.\nType loss.objective=loss loss.direction=minimize"
         )
 
 
 def check_reports(trainer: Mapping[str, Any], dataset: Mapping[str, Any]) -> None:
-    """Raise ValueError for validations within epochs that no report would show, or without validation data."""
+    """Raise ValueError for validations within epochs that no report would show, or without
+    validation data."""
     reports = trainer.get("report_every_steps")
     validates = trainer.get("validate_every_steps")
     if validates is None:
         return
     setting = f"trainer.validate_every_steps={validates}"
     if dataset.get("validation") == "none":
-        raise ValueError(f"{setting}, but dataset.validation=none leaves no validation data. Remove one.")
+        raise ValueError(
+            f"{setting}, but dataset.validation=none leaves no validation data. Remove one."
+        )
     if reports is None:
-        raise ValueError(f"{setting}: needs reports within epochs. Add trainer.report_every_steps={validates}")
+        raise ValueError(
+            f"{setting}: needs reports within epochs. Add trainer.report_every_steps={validates}"
+        )
     if validates % reports:
         multiple = -(-validates // reports) * reports
         problem = f"must be a multiple of trainer.report_every_steps={reports}"
@@ -129,7 +157,8 @@ def check_reports(trainer: Mapping[str, Any], dataset: Mapping[str, Any]) -> Non
 
 
 def check_plausible(cfg: Any) -> None:
-    """Raise ValueError for settings without effect, an objective never reported, and a val_accuracy above 1."""
+    """Raise ValueError for settings without effect, an objective never reported, and a val_accuracy
+    above 1."""
     _check_reported(cfg)
     _check_typed_batch(cfg)
     _check_typed_epochs(cfg)
@@ -143,13 +172,14 @@ def check_plausible(cfg: Any) -> None:
     ):
         if epochs is not None and warmup > epochs:
             raise ValueError(
-                f"{name}={warmup:g} is longer than the training (epochs={epochs}), so that lr is never reached; "
-                f"try {name}={epochs / 10:g}"
+                f"{name}={warmup:g} is longer than the training (epochs={epochs}), so that lr is"
+                f" never reached; try {name}={epochs / 10:g}"
             )
 
 
 def _check_typed_epochs(cfg: Any) -> None:
-    """Raise ValueError if typed epochs have no effect, because the budget is in steps or in images."""
+    """Raise ValueError if typed epochs have no effect, because the budget is in steps or in
+    images."""
     typed = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
     budget = next((name for name in ("steps", "images") if getattr(cfg, name) is not None), "")
     if budget and any(word.startswith("epochs=") for word in typed):
@@ -161,20 +191,32 @@ def _check_typed_batch(cfg: Any) -> None:
     """Raise ValueError if a typed batch_size has no effect, also if the value is the default."""
     typed = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
     has_batch_size = any(word.startswith("batch_size=") for word in typed)
-    if has_batch_size and cfg.batch_per_gpu is not None and cfg.batch_size != (size := parallel.batch_size(cfg)):
+    if (
+        has_batch_size
+        and cfg.batch_per_gpu is not None
+        and cfg.batch_size != (size := parallel.batch_size(cfg))
+    ):
         raise _batch_conflict(cfg, size)
 
 
 def _batch_conflict(cfg: Any, size: int) -> ValueError:
-    problem = f"batch_per_gpu={cfg.batch_per_gpu} (batch_size={size}) and batch_size={cfg.batch_size} conflict"
+    problem = (
+        f"batch_per_gpu={cfg.batch_per_gpu} (batch_size={size}) and batch_size={cfg.batch_size}"
+        " conflict"
+    )
     return ValueError(f"{problem}.\nRemove one.")
 
 
 def _check_reported(cfg: Any) -> None:
-    """Raise ValueError if our trainer reports no metric of the objective's name: trainers/trainer.py."""
+    """Raise ValueError if our trainer reports no metric of the objective's name:
+    trainers/trainer.py."""
     if cfg.trainer.get("_target_") != parallel.KERAS_TRAINER or not HydraConfig.initialized():
         return
-    losses = ["loss"] if "regression" in (cfg.dataset.get("task"), cfg.loss.get("task")) else ["accuracy", "loss"]
+    losses = (
+        ["loss"]
+        if "regression" in (cfg.dataset.get("task"), cfg.loss.get("task"))
+        else ["accuracy", "loss"]
+    )
     judged = [] if cfg.dataset.get("validation") == "none" else [f"val_{name}" for name in losses]
     metrics = [*judged, *losses, "epoch_time", "images_per_second", "learning_rate"]
     objective = HydraConfig.get().sweeper.get("objective") or []
@@ -195,11 +237,14 @@ def epochs_of(cfg: Any, rows: int | None) -> int:
 
 
 def check_schedules(cfg: Any, rows: int | None) -> None:
-    """Raise ValueError for batches larger than the `rows` for training (None: unknown), and rates that reach zero."""
+    """Raise ValueError for batches larger than the `rows` for training (None: unknown), and rates
+    that reach zero."""
     schedules.check_batch(cfg, parallel.batch_size(cfg), 1, rows)
     batches = schedules.builtin_name(cfg.batch_schedule)
     rates = schedules.builtin_name(cfg.lr_schedule)
-    if (batches, rates) == ("constant_batch", "constant") or (rows is None and batches != "constant_batch"):
+    if (batches, rates) == ("constant_batch", "constant") or (
+        rows is None and batches != "constant_batch"
+    ):
         return
     if not batches or not rates:  # a user's own function, whose values are known only in training
         return
@@ -210,10 +255,14 @@ def check_schedules(cfg: Any, rows: int | None) -> None:
     if 0 < head < planned.epochs:
         phases = [(0, head), (head, planned.epochs)]
     for first, end in phases:
-        zeros = (schedules.lr_factors(cfg, planned, first, end) * cfg.lr < schedules.SMALLEST_LR).nonzero()[0]
+        zeros = (
+            schedules.lr_factors(cfg, planned, first, end) * cfg.lr < schedules.SMALLEST_LR
+        ).nonzero()[0]
         if not len(zeros):
             continue
-        epoch = first + int(np.searchsorted(np.cumsum(planned.steps[first:end]), zeros[0], "right")) + 1
+        epoch = (
+            first + int(np.searchsorted(np.cumsum(planned.steps[first:end]), zeros[0], "right")) + 1
+        )
         remedy = "final=0.01" if "final" in cfg.lr_schedule else "factor=0.9"
         if "start" in cfg.lr_schedule and epoch == first + 1:
             remedy = "start=0.1"

@@ -22,8 +22,9 @@ class Subset(NamedTuple):
 class Data:
     """A dataset. Training, validation and test set are rows (int32) of arrays, which stay whole.
 
-    x and x_test are uint8 (pixels of 0..255) or float32, shape (rows, *input_shape); from the cache, both are the same
-    `OnDisk`. y and y_test are int32 classes, shape (rows,), or float32 values, shape (rows, outputs).
+    x and x_test are uint8 (pixels of 0..255) or float32, shape (rows, *input_shape); from the
+    cache, both are the same `OnDisk`. y and y_test are int32 classes, shape (rows,), or float32
+    values, shape (rows, outputs).
     """
 
     x: np.ndarray | OnDisk
@@ -63,17 +64,22 @@ class Data:
             trial.note("classes", list(self.classes))
 
     def order(self, seed: int, epoch: int) -> np.ndarray:
-        """Return the training rows in the order of an epoch, a function of only (seed, epoch), so repeatable."""
+        """Return the training rows in the order of an epoch, a function of only (seed, epoch), so
+        repeatable."""
         return epoch_order(self.training_rows, seed, epoch, self.with_replacement)
 
 
-def epoch_order(rows: np.ndarray, seed: int, epoch: int, with_replacement: bool = False) -> np.ndarray:
+def epoch_order(
+    rows: np.ndarray, seed: int, epoch: int, with_replacement: bool = False
+) -> np.ndarray:
     """Shuffle `rows`, or sample as many with replacement: a function of only (seed, epoch)."""
     random = np.random.default_rng([seed, epoch])
     return random.choice(rows, len(rows)) if with_replacement else random.permutation(rows)
 
 
-def from_arrays(x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarray, outputs: int) -> Data:
+def from_arrays(
+    x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarray, outputs: int
+) -> Data:
     """Return a training and a test set as data without a validation set."""
     train, test = (np.arange(len(array), dtype=np.int32) for array in (x, x_test))
     return Data(x, y, train, train[:0], x_test, y_test, test, outputs)

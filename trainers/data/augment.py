@@ -7,12 +7,15 @@ import tensorflow as tf
 from trainers.config.augment import Augment
 
 
-def augment(x: tf.Tensor, ranges: Augment, draw: tf.Tensor, batch: tf.Tensor, clipped: bool) -> tf.Tensor:
-    """Apply flip, rotation, zoom, shift and contrast, in this order, to each image by its own amounts from `ranges`.
+def augment(
+    x: tf.Tensor, ranges: Augment, draw: tf.Tensor, batch: tf.Tensor, clipped: bool
+) -> tf.Tensor:
+    """Apply flip, rotation, zoom, shift and contrast, in this order, to each image by its own
+    amounts from `ranges`.
 
     x: images (examples, height, width[, channels]). The operations equal those of Keras' layers.
-    The amounts depend only on `draw` (two int64: seed and epoch) and `batch`, the batch's index in its epoch.
-    If `clipped`, pixels are clipped to 0..1 after the contrast.
+    The amounts depend only on `draw` (two int64: seed and epoch) and `batch`, the batch's index in
+    its epoch. If `clipped`, pixels are clipped to 0..1 after the contrast.
     """
     seed = tf.random.experimental.stateless_fold_in(draw, batch)
     replica = tf.distribute.get_replica_context()
@@ -32,9 +35,11 @@ def augment(x: tf.Tensor, ranges: Augment, draw: tf.Tensor, batch: tf.Tensor, cl
 
 
 def _project(images: tf.Tensor, ranges: Augment, uniform: list[tf.Tensor]) -> tf.Tensor:
-    """Apply flip, rotation, zoom and shift as one projection; the image is mirrored beyond its edges, as in Keras.
+    """Apply flip, rotation, zoom and shift as one projection; the image is mirrored beyond its
+    edges, as in Keras.
 
-    Pixel o of the result is pixel c + A(o - c + t) of the image; c is the centre, A = flip x rotation x zoom.
+    Pixel o of the result is pixel c + A(o - c + t) of the image; c is the centre, A = flip x
+    rotation x zoom.
     """
     height, width = (tf.cast(tf.shape(images)[axis], tf.float32) for axis in (1, 2))
     horizontal = _sign(ranges.flip in ("horizontal", "both"), uniform[0])
@@ -45,8 +50,8 @@ def _project(images: tf.Tensor, ranges: Augment, uniform: list[tf.Tensor]) -> tf
     right = -_between(ranges.shift, uniform[5]) * width
     cos = tf.cos(angle) * zoom
     sin = tf.sin(angle) * zoom
-    (a0, a1) = (horizontal * cos, -horizontal * sin)
-    (b0, b1) = (vertical * sin, vertical * cos)
+    a0, a1 = (horizontal * cos, -horizontal * sin)
+    b0, b1 = (vertical * sin, vertical * cos)
     x = (width - 1) / 2
     y = (height - 1) / 2
     a2 = x + a0 * (right - x) + a1 * (down - y)

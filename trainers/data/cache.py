@@ -1,7 +1,7 @@
 """A cache of decoded and resized images, shared by all trials of a machine.
 
-An entry is a folder with images.npy and info.json. It is written under another name, fsynced and renamed, and so is
-complete or absent.
+An entry is a folder with images.npy and info.json. It is written under another name, fsynced and
+renamed, and so is complete or absent.
 """
 
 import errno
@@ -38,11 +38,15 @@ class Plan(NamedTuple):
     fill: Callable[[Write], dict[str, Any]]  # writes all rows, returns the content of info.json
 
 
-def open_entry(folder: Path, name: str, limit_gb: float, plan: Callable[[], Plan]) -> tuple[OnDisk, dict[str, Any]]:
-    """Return the array `name` and its info; one process makes a missing entry by `plan` while others wait.
+def open_entry(
+    folder: Path, name: str, limit_gb: float, plan: Callable[[], Plan]
+) -> tuple[OnDisk, dict[str, Any]]:
+    """Return the array `name` and its info; one process makes a missing entry by `plan` while
+    others wait.
 
-    First the least recently used entries are removed, until all together fit in `limit_gb`; entries in use stay.
-    Raises ValueError if the limit leaves no room, and Undecodable if making the entry ever did.
+    First the least recently used entries are removed, until all together fit in `limit_gb`; entries
+    in use stay. Raises ValueError if the limit leaves no room, and Undecodable if making the entry
+    ever did.
     """
     folder.mkdir(parents=True, exist_ok=True)
     entry = _open(folder / name)
@@ -58,7 +62,10 @@ def open_entry(folder: Path, name: str, limit_gb: float, plan: Callable[[], Plan
                     raise
                 entry = _open(folder / name)
     if entry is None:
-        raise OSError(f"{folder / name} vanished as soon as it was made.\nIncrease dataset.cache_gb={limit_gb}")
+        raise OSError(
+            f"{folder / name} vanished as soon as it was made.\nIncrease"
+            f" dataset.cache_gb={limit_gb}"
+        )
     return entry
 
 
@@ -94,7 +101,9 @@ def _make(folder: Path, name: str, limit_gb: float, plan: Plan) -> None:
             os.posix_fallocate(file.fileno(), start, needed)
 
             def write(row: int, images: np.ndarray) -> None:
-                os.pwrite(file.fileno(), np.ascontiguousarray(images, dtype).data, start + row * row_bytes)
+                os.pwrite(
+                    file.fileno(), np.ascontiguousarray(images, dtype).data, start + row * row_bytes
+                )
 
             info = fill(write)
             os.fsync(file.fileno())
@@ -103,14 +112,20 @@ def _make(folder: Path, name: str, limit_gb: float, plan: Plan) -> None:
         unfinished.rename(folder / name)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            error.add_note(f"{folder} has no room for {needed / GB:.1f} GB. Use dataset.cache=/other/disk")
+            error.add_note(
+                f"{folder} has no room for {needed / GB:.1f} GB. Use dataset.cache=/other/disk"
+            )
         raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _make_room(folder: Path, needed: int, limit_gb: float) -> None:
-    sizes = {path: (path / IMAGES).stat().st_size for path in folder.iterdir() if (path / IMAGES).is_file()}
+    sizes = {
+        path: (path / IMAGES).stat().st_size
+        for path in folder.iterdir()
+        if (path / IMAGES).is_file()
+    }
     excess = needed + sum(sizes.values()) - limit_gb * GB
     for path in sorted(sizes, key=lambda path: path.stat().st_mtime):
         if excess <= 0:
@@ -119,8 +134,9 @@ def _make_room(folder: Path, needed: int, limit_gb: float) -> None:
             excess -= sizes[path]
     if excess > 0:
         raise ValueError(
-            f"The decoded images take {needed / GB:.2f} GB, {excess / GB:.2f} GB more than dataset.cache_gb={limit_gb} "
-            f"leaves in {folder}\nUse dataset.cache_gb={limit_gb + excess / GB + 0.1:.1f}, or a smaller dataset.size"
+            f"The decoded images take {needed / GB:.2f} GB, {excess / GB:.2f} GB more than"
+            f" dataset.cache_gb={limit_gb} leaves in {folder}\nUse"
+            f" dataset.cache_gb={limit_gb + excess / GB + 0.1:.1f}, or a smaller dataset.size"
         )
 
 
@@ -150,7 +166,10 @@ def _lock(path: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.seek(0)
-            print(f"waiting for {lock.read() or 'another process'}, which decodes these images", flush=True)
+            print(
+                f"waiting for {lock.read() or 'another process'}, which decodes these images",
+                flush=True,
+            )
             fcntl.flock(lock, fcntl.LOCK_EX)
         lock.truncate(0)
         lock.write(f"process {os.getpid()} on {socket.gethostname()}")
@@ -177,4 +196,8 @@ class Progress:
         bar = ("#" * round(20 * fraction)).ljust(20, ".")
         rate = done / max(now - self._started, 1e-9)
         left_s = (self._total - done) / max(rate, 1e-9)
-        print(f"[{bar}] {fraction:4.0%}  {done:,} of {self._total:,}  {rate:,.0f}/s  {left_s:.0f} s left", flush=True)
+        print(
+            f"[{bar}] {fraction:4.0%}  {done:,} of {self._total:,}  {rate:,.0f}/s  {left_s:.0f} s"
+            " left",
+            flush=True,
+        )

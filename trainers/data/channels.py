@@ -11,15 +11,17 @@ from trainers.data.listing import Listing, Undecodable
 
 REMEDY = "Repair or remove it, or use dataset.skip_broken=true to skip and count all such files"
 SMALL_BYTES = 10 * 10**6
-"""Size of a folder whose images are all decoded before the first trial, which takes less than a second."""
+"""Size of a folder whose images are all decoded before the first trial, which takes less than a
+second."""
 
 
 @lru_cache(maxsize=4)
 def count_channels(listing: Listing, convert_to: int | None, skip_broken: bool) -> int:
-    """Return the channels of all images, from their headers: `convert_to`, or if it is None the common number.
+    """Return the channels of all images, from their headers: `convert_to`, or if it is None the
+    common number.
 
-    The images of a small folder are decoded, too.
-    Raises ValueError, for the user, with the first file that is no image or that differs in channels from the majority.
+    The images of a small folder are decoded, too. Raises ValueError, for the user, with the first
+    file that is no image or that differs in channels from the majority.
     """
     is_small = listing.size_bytes <= SMALL_BYTES
     channels: dict[int, int] = {}
@@ -28,7 +30,9 @@ def count_channels(listing: Listing, convert_to: int | None, skip_broken: bool) 
             channels[row] = headers.check(listing.file(row), decode=is_small).channels
         except Unreadable as error:
             if not skip_broken:
-                raise ValueError(f"{listing.name(row)} cannot be read as an image ({error})\n{REMEDY}") from None
+                raise ValueError(
+                    f"{listing.name(row)} cannot be read as an image ({error})\n{REMEDY}"
+                ) from None
     if not channels:
         raise _nothing_readable(listing)
     check_each_class(listing, channels)
@@ -38,28 +42,35 @@ def count_channels(listing: Listing, convert_to: int | None, skip_broken: bool) 
     odd = next((row for row, depth in channels.items() if depth != usual), None)
     if odd is not None:
         raise ValueError(
-            f"{listing.name(odd)} has {channels[odd]} channel{'s' * (channels[odd] > 1)}, but {count} of "
-            f"{len(listing.files)} images have {usual}\n"
-            "Use dataset.channels=3 (colour) or dataset.channels=1 (grey) to convert all images"
+            f"{listing.name(odd)} has {channels[odd]} channel{'s' * (channels[odd] > 1)}, but"
+            f" {count} of {len(listing.files)} images have {usual}\nUse dataset.channels=3 (colour)"
+            " or dataset.channels=1 (grey) to convert all images"
         )
     if usual == 2:
-        raise ValueError(f"{listing.name(next(iter(channels)))} is grey and transparent. Use dataset.channels=1, or 3")
+        raise ValueError(
+            f"{listing.name(next(iter(channels)))} is grey and transparent. Use dataset.channels=1,"
+            " or 3"
+        )
     return usual
 
 
 def check_each_class(listing: Listing, rows: Collection[int]) -> None:
-    """Raise Undecodable unless the readable files, `rows`, contain a training image of each class."""
+    """Raise Undecodable unless the readable files, `rows`, contain a training image of each
+    class."""
     labels = {listing.labels[row] for row in rows if row < listing.splits["train"]}
-    missing = next((name for label, name in enumerate(listing.classes) if label not in labels), None)
+    missing = next(
+        (name for label, name in enumerate(listing.classes) if label not in labels), None
+    )
     if missing is not None:
         raise Undecodable(
-            f"{listing.path}: no training image of class {missing!r} can be read, so skip_broken=true would skip all\n"
-            "Repair an image, or remove the folder of this class"
+            f"{listing.path}: no training image of class {missing!r} can be read, so"
+            " skip_broken=true would skip all\nRepair an image, or remove the folder of this class"
         )
 
 
 def first_channels(listing: Listing) -> int:
-    """Return the channels of the first image with a readable header, for a folder whose images agree."""
+    """Return the channels of the first image with a readable header, for a folder whose images
+    agree."""
     for row in range(len(listing.files)):
         with suppress(Unreadable):
             return headers.read(listing.file(row)).channels
@@ -67,4 +78,6 @@ def first_channels(listing: Listing) -> int:
 
 
 def _nothing_readable(listing: Listing) -> ValueError:
-    return ValueError(f"dataset.path={listing.path}: none of its {len(listing.files)} images can be read")
+    return ValueError(
+        f"dataset.path={listing.path}: none of its {len(listing.files)} images can be read"
+    )

@@ -1,4 +1,5 @@
-"""Loading of a dataset from its source: a callable that returns a `Split`, like Keras' loaders, or an `ImageFolder`."""
+"""Loading of a dataset from its source: a callable that returns a `Split`, like Keras' loaders, or
+an `ImageFolder`."""
 
 from dataclasses import replace
 from typing import Any
@@ -56,7 +57,12 @@ def _load_all(section: DictConfig, task: str) -> Data:
         return decode(source, image_size(size), *cache)
     (x, y), (x_test, y_test) = source
     name = section.get("path") or section["_target_"]
-    for array_name, values in (("x_train", x), ("y_train", y), ("x_test", x_test), ("y_test", y_test)):
+    for array_name, values in (
+        ("x_train", x),
+        ("y_train", y),
+        ("x_test", x_test),
+        ("y_test", y_test),
+    ):
         finite.check(name, array_name, np.asarray(values))
     x = _inputs(x)
     x_test = _inputs(x_test)

@@ -18,11 +18,17 @@ Broken = dict[int, Unreadable]  # by row
 
 
 def decode_all(
-    listing: Listing, size: tuple[int, int], depth: int, convert_to: int | None, skip_broken: bool, write: cache.Write
+    listing: Listing,
+    size: tuple[int, int],
+    depth: int,
+    convert_to: int | None,
+    skip_broken: bool,
+    write: cache.Write,
 ) -> dict[str, Any]:
     """Write all images of a folder with `depth` channels, and return the info of the cache's entry.
 
-    Raises ValueError, for the user, with the first image that cannot be decoded, unless `skip_broken`.
+    Raises ValueError, for the user, with the first image that cannot be decoded, unless
+    `skip_broken`.
     """
     import tensorflow as tf
 
@@ -40,14 +46,17 @@ def decode_all(
         first = min(broken)
         more = f", nor can {len(broken) - 1} more" if len(broken) > 1 else ""
         error_type = Undecodable if is_permanent else ValueError
-        raise error_type(f"{listing.name(first)} cannot be read as an image ({broken[first]}){more}\n{REMEDY}")
+        raise error_type(
+            f"{listing.name(first)} cannot be read as an image ({broken[first]}){more}\n{REMEDY}"
+        )
     if is_permanent:
         check_each_class(listing, set(range(total)) - broken.keys())
     return {"broken": sorted(broken), "classes": listing.classes, "peak": peak}
 
 
 def white(peak: int) -> int:
-    """Return the value of white in images of 16 bits: the largest value of the least bits that contain `peak`."""
+    """Return the value of white in images of 16 bits: the largest value of the least bits that
+    contain `peak`."""
     return int(next(2**bits - 1 for bits in BITS if peak < 2**bits))
 
 
@@ -91,11 +100,13 @@ class _Decoder:
         self._write = write
         self._progress = progress
         self._channels = convert_to or 0
-        """For TensorFlow: 0 = the channels of the file. If their number is not `depth`, the image is missing."""
+        """For TensorFlow: 0 = the channels of the file. If their number is not `depth`, the image
+        is missing."""
         self._written = 0
 
     def decode_rows(self) -> tuple[int, Broken]:
-        """Write all images. Return the largest value of those of 16 bits, and the rows that cannot be decoded."""
+        """Write all images. Return the largest value of those of 16 bits, and the rows that cannot
+        be decoded."""
         plain = [row for row, header in self._headers.items() if header.bits == 8]
         deep = [row for row, header in self._headers.items() if header.bits == 16]
 
@@ -118,11 +129,13 @@ class _Decoder:
             return row, as_type(tf.image.resize(upright, self._size), tf.uint8)
 
         for written, images in self._each(rows, decode_row):
-            for row, image in zip(written.tolist(), images, strict=True):  # not one slice, because rows may be missing
+            # not one slice, because rows may be missing
+            for row, image in zip(written.tolist(), images, strict=True):
                 self._write(row, image)
                 missing.remove(row)
             self._written += len(written)
-            self._progress.show(min(self._written, len(self._listing.files) - 1))  # its end is shown once
+            # its end is shown once
+            self._progress.show(min(self._written, len(self._listing.files) - 1))
         return sorted(missing)
 
     def _decode_plain(self, file: Any) -> Any:
@@ -136,7 +149,9 @@ class _Decoder:
 
         colours = 3 if self._depth in (3, 4) else 1
         scales = [255 / white(peak)] * colours + [255 / 65535] * (self._depth - colours)
-        image = tf.ensure_shape(tf.io.decode_png(file, self._channels, tf.uint16), (None, None, self._depth))
+        image = tf.ensure_shape(
+            tf.io.decode_png(file, self._channels, tf.uint16), (None, None, self._depth)
+        )
         return tf.cast(image, tf.float32) * scales
 
     def _find_peak(self, rows: Sequence[int]) -> int:
@@ -153,13 +168,16 @@ class _Decoder:
         return max(peaks, default=0)
 
     def _decode_by_pillow(self, rows: Sequence[int]) -> Broken:
-        """Write images by Pillow, because it reads more than TensorFlow, such as a BMP with a palette."""
+        """Write images by Pillow, because it reads more than TensorFlow, such as a BMP with a
+        palette."""
         import tensorflow as tf
 
         broken: Broken = {}
         for row in rows:
             try:
-                pixels = load_by_pillow(self._listing.file(row), self._depth, convert=self._convert_to is not None)
+                pixels = load_by_pillow(
+                    self._listing.file(row), self._depth, convert=self._convert_to is not None
+                )
                 upright = _turn_upright(tf.constant(pixels), self._headers[row].orientation)
                 self._write(row, as_type(tf.image.resize(upright, self._size), tf.uint8).numpy())
             except Unreadable as error:
@@ -167,7 +185,8 @@ class _Decoder:
         return broken
 
     def _each(self, rows: Sequence[int], work: Callable[..., Any]) -> Any:
-        """Yield batches of what `work` returns of each row, path and orientation, without those that fail."""
+        """Yield batches of what `work` returns of each row, path and orientation, without those
+        that fail."""
         import tensorflow as tf
 
         if not rows:
@@ -183,17 +202,21 @@ def load_by_pillow(path: str, depth: int, convert: bool) -> np.ndarray:
     """Return the pixels of an image, uint8, shape (height, width, depth). Raises Unreadable."""
     channels = headers.read(path).channels
     if not convert and channels != depth:
-        raise Unreadable(f"it has {channels} channels, not {depth}; dataset.channels=3 converts all")
+        raise Unreadable(
+            f"it has {channels} channels, not {depth}; dataset.channels=3 converts all"
+        )
     with headers.open_image(path) as image:
         pixels = np.asarray(image.convert({1: "L", 3: "RGB", 4: "RGBA"}[depth]))
     return pixels.reshape(*pixels.shape[:2], depth)
 
 
 def _turn_upright(image: Any, orientation: Any) -> Any:
-    """Return an image as EXIF says that it is to be seen: https://exiftool.org/TagNames/EXIF.html (Orientation)."""
+    """Return an image as EXIF says that it is to be seen: https://exiftool.org/TagNames/EXIF.html
+    (Orientation)."""
     import tensorflow as tf
 
     is_mirrored = tf.gather([False, True, False, True, True, False, True, False], orientation - 1)
-    quarters = tf.gather([0, 0, 2, 2, 1, 3, 3, 1], orientation - 1)  # counter-clockwise, after mirroring
+    # counter-clockwise, after mirroring
+    quarters = tf.gather([0, 0, 2, 2, 1, 3, 3, 1], orientation - 1)
     unmirrored = tf.cond(is_mirrored, lambda: tf.image.flip_left_right(image), lambda: image)
     return tf.image.rot90(unmirrored, quarters)

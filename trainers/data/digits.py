@@ -1,4 +1,5 @@
-"""scikit-learn's handwritten digits, read at import, because a warm process then reads them once for all trials."""
+"""scikit-learn's handwritten digits, read at import, because a warm process then reads them once
+for all trials."""
 
 import numpy as np
 from sklearn.datasets import load_digits

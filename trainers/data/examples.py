@@ -17,7 +17,12 @@ GB = 10**9
 SOURCES = "trainers.data.sources."
 IMAGE_FOLDER = "trainers.data.images.folder"
 POINTS = SOURCES + "points"
-KERAS_SHAPES = {"mnist": (28, 28), "fashion_mnist": (28, 28), "cifar10": (32, 32, 3), "cifar100": (32, 32, 3)}
+KERAS_SHAPES = {
+    "mnist": (28, 28),
+    "fashion_mnist": (28, 28),
+    "cifar10": (32, 32, 3),
+    "cifar100": (32, 32, 3),
+}
 KERAS_TEST_ROWS = 10_000  # of each dataset in KERAS_SHAPES
 
 
@@ -36,8 +41,8 @@ class Examples:
 def check(dataset: Mapping[str, Any], task: str) -> Examples:
     """Return the examples of a dataset's config section.
 
-    Raises ValueError, for the user, with the file's name, if it is missing, contradicts its settings, or does not suit
-    the task.
+    Raises ValueError, for the user, with the file's name, if it is missing, contradicts its
+    settings, or does not suit the task.
     """
     ranges = augment.parse(dataset.get("augment"))
     examples = _examine(dataset, task)
@@ -51,57 +56,77 @@ def check(dataset: Mapping[str, Any], task: str) -> Examples:
     if ranges is not None and examples.shape is not None:
         _check_images(examples, "dataset.augment")
     if dataset.get("validation") == "test" and examples.test_rows == 0:
-        raise ValueError(f"dataset.validation=test, but {examples.name} has no test set; try dataset.validation=split")
+        raise ValueError(
+            f"dataset.validation=test, but {examples.name} has no test set; try"
+            " dataset.validation=split"
+        )
     if dataset.get("labels") == "one_hot" and task != "classification":
         raise ValueError(f"dataset.labels=one_hot needs classes, but this is a {task}. Remove it")
     return replace(examples, rows=_count_subset(examples, dataset))
 
 
 def image_size(size: Any) -> tuple[int, int]:
-    """Return (height, width) of `dataset.size`, one number or two; None = 128. Raises ValueError for other values."""
+    """Return (height, width) of `dataset.size`, one number or two; None = 128. Raises ValueError
+    for other values."""
     size = DEFAULT_SIZE if size is None else size
     sides = [size, size] if isinstance(size, int) else size
     if (
         not isinstance(sides, Sequence)
         or len(sides) != 2
-        or not all(isinstance(side, int) and not isinstance(side, bool) and side >= 1 for side in sides)
+        or not all(
+            isinstance(side, int) and not isinstance(side, bool) and side >= 1 for side in sides
+        )
     ):
         raise ValueError(f"dataset.size={size}: must be pixels, such as 128, or [height,width]")
     return sides[0], sides[1]
 
 
 def count_training_rows(examples: Examples, dataset: Mapping[str, Any]) -> int | None:
-    """Return the number of training examples (None: unknown). Raises ValueError if validation leaves none."""
-    if examples.rows is None or examples.validation_rows or dataset.get("validation", "split") != "split":
+    """Return the number of training examples (None: unknown). Raises ValueError if validation
+    leaves none."""
+    if (
+        examples.rows is None
+        or examples.validation_rows
+        or dataset.get("validation", "split") != "split"
+    ):
         return examples.rows
-    fraction = float(dataset.get("validation_split", reserved("dataset")["validation_split"].default))
+    fraction = float(
+        dataset.get("validation_split", reserved("dataset")["validation_split"].default)
+    )
     rows = training_size(examples.rows, fraction)
     if rows < 1:
-        raise ValueError(f"dataset.validation_split={fraction} leaves no training example of {examples.rows}")
+        raise ValueError(
+            f"dataset.validation_split={fraction} leaves no training example of {examples.rows}"
+        )
     return rows
 
 
 def training_size(rows: int, validation_split: float) -> int:
-    """Return the number of `rows` that remain for training after the validation split of at least one."""
+    """Return the number of `rows` that remain for training after the validation split of at least
+    one."""
     return rows - max(1, round(rows * validation_split))
 
 
 def subset_size(rows: int, subset: float | None) -> int:
-    """Return the number of `rows` in `dataset.subset`: a fraction below 1, or a number of examples."""
+    """Return the number of `rows` in `dataset.subset`: a fraction below 1, or a number of
+    examples."""
     if subset is None:
         return rows
     return max(1, round(rows * subset)) if subset < 1 else min(rows, int(subset))
 
 
 def check_values(dataset: Mapping[str, Any]) -> None:
-    """Raise ValueError, with the array and the position, if a file of arrays contains NaN or infinity."""
+    """Raise ValueError, with the array and the position, if a file of arrays contains NaN or
+    infinity."""
     if _is_npz(dataset):
         npz.check_values(str(dataset["path"]))
 
 
 def _is_npz(dataset: Mapping[str, Any]) -> bool:
     target = dataset.get("_target_")
-    return target == SOURCES + "npz" or (target == SOURCES + "keras_dataset" and dataset.get("path") is not None)
+    return target == SOURCES + "npz" or (
+        target == SOURCES + "keras_dataset" and dataset.get("path") is not None
+    )
 
 
 def _examine(dataset: Mapping[str, Any], task: str) -> Examples:
@@ -109,14 +134,18 @@ def _examine(dataset: Mapping[str, Any], task: str) -> Examples:
     if _is_npz(dataset):
         headers = npz.describe(path, classes=task == "classification")
         shape, dtype = headers["x_train"]
-        return Examples(shape[0], shape[1:], 0, headers["x_test"][0][0], 1 if dtype == "uint8" else 4, str(path))
+        return Examples(
+            shape[0], shape[1:], 0, headers["x_test"][0][0], 1 if dtype == "uint8" else 4, str(path)
+        )
     if target == IMAGE_FOLDER:
         return _examine_folder(dataset)
     if target == POINTS:
         return _examine_points(dataset)
     rows = dataset.get("n_train")
     sources = {
-        SOURCES + "keras_dataset": Examples(rows, KERAS_SHAPES.get(str(name)), 0, KERAS_TEST_ROWS, 1, str(name)),
+        SOURCES + "keras_dataset": Examples(
+            rows, KERAS_SHAPES.get(str(name)), 0, KERAS_TEST_ROWS, 1, str(name)
+        ),
         SOURCES + "digits": Examples(rows, (8, 8), test_rows=297, name="digits"),
         SOURCES + "line": Examples(rows, (int(dataset.get("inputs") or 1),), name="line"),
     }
@@ -128,7 +157,9 @@ def _examine_folder(dataset: Mapping[str, Any]) -> Examples:
     size = image_size(dataset.get("size"))
     channels = listing.cached_channels(images, size, dataset)
     if channels is None:
-        channels = image_channels.count_channels(images, dataset.get("channels"), bool(dataset.get("skip_broken")))
+        channels = image_channels.count_channels(
+            images, dataset.get("channels"), bool(dataset.get("skip_broken"))
+        )
     train, validation, test = images.splits.values()
     return Examples(train, (*size, channels), validation, test, 1, images.path)
 
@@ -137,23 +168,35 @@ def _examine_points(dataset: Mapping[str, Any]) -> Examples:
     for name in ("x", "y"):
         values = dataset.get(name)
         if not isinstance(values, list) or not values:
-            raise ValueError(f"dataset.{name}={values}: must be a list of numbers, as in 'dataset.{name}=[1,2,5]'")
+            raise ValueError(
+                f"dataset.{name}={values}: must be a list of numbers, as in"
+                f" 'dataset.{name}=[1,2,5]'"
+            )
         for row, value in enumerate(values):
-            if not all(map(Number("a number").allows, value if isinstance(value, list) else [value])):
+            if not all(
+                map(Number("a number").allows, value if isinstance(value, list) else [value])
+            ):
                 raise ValueError(f"dataset.{name}[{row}] is {value!r}; must be a finite number")
             if np.shape(value) != np.shape(values[0]):
-                raise ValueError(f"dataset.{name}[{row}] is {value}; its length differs from dataset.{name}[0]")
+                raise ValueError(
+                    f"dataset.{name}[{row}] is {value}; its length differs from dataset.{name}[0]"
+                )
     x = dataset["x"]
     y = dataset["y"]
     if len(x) != len(y):
-        raise ValueError(f"dataset.x has {len(x)} values, but dataset.y has {len(y)}; each x needs its y")
+        raise ValueError(
+            f"dataset.x has {len(x)} values, but dataset.y has {len(y)}; each x needs its y"
+        )
     return Examples(len(x), np.shape(x[0]) or (1,), test_rows=0, name="points")
 
 
 def _check_images(examples: Examples, setting: str) -> None:
     shape = examples.shape
     if shape is None or len(shape) not in (2, 3):
-        raise ValueError(f"{setting} needs images, but an example of {examples.name} has shape {shape}. Remove it")
+        raise ValueError(
+            f"{setting} needs images, but an example of {examples.name} has shape {shape}."
+            " Remove it"
+        )
 
 
 def _check_room(examples: Examples, limit_gb: float) -> None:
@@ -161,13 +204,13 @@ def _check_room(examples: Examples, limit_gb: float) -> None:
     if examples.rows is None or examples.shape is None or examples.test_rows is None:
         return
     rows = examples.rows + examples.validation_rows + examples.test_rows
-    (height, width, *_) = examples.shape
+    height, width, *_ = examples.shape
     needed_gb = rows * math.prod(examples.shape) * examples.value_bytes / GB
     if needed_gb > limit_gb:
         raise ValueError(
-            f"{rows} images of {examples.name} at {height} x {width} take {needed_gb:.1f} GB in the cache, more than "
-            f"dataset.cache_gb={limit_gb:g}\n"
-            f"Use dataset.cache_gb={needed_gb * 1.05 + 0.1:.1f}, or a smaller dataset.size"
+            f"{rows} images of {examples.name} at {height} x {width} take {needed_gb:.1f} GB in the"
+            f" cache, more than dataset.cache_gb={limit_gb:g}\nUse"
+            f" dataset.cache_gb={needed_gb * 1.05 + 0.1:.1f}, or a smaller dataset.size"
         )
 
 
@@ -176,10 +219,13 @@ def _count_subset(examples: Examples, dataset: Mapping[str, Any]) -> int | None:
     rows = examples.rows
     if subset is not None and not (0 < subset < 1 or (isinstance(subset, int) and subset >= 2)):
         raise ValueError(
-            f"dataset.subset={subset}: must be a fraction, > 0 and < 1, or a whole number of examples >= 2"
+            f"dataset.subset={subset}: must be a fraction, > 0 and < 1, or a whole number of"
+            " examples >= 2"
         )
     if rows is None:
         return None
     if subset is not None and subset > rows:
-        raise ValueError(f"dataset.subset={subset} is more than the {rows} training examples of {examples.name}")
+        raise ValueError(
+            f"dataset.subset={subset} is more than the {rows} training examples of {examples.name}"
+        )
     return subset_size(int(rows), subset)

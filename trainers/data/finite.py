@@ -9,7 +9,8 @@ _BLOCK = 2**22  # values that are checked at once
 
 
 def check(source: str, name: str, array: np.ndarray) -> None:
-    """Raise ValueError, with the array, the first position and the count, unless all values are finite."""
+    """Raise ValueError, with the array, the first position and the count, unless all values are
+    finite."""
     if array.dtype.kind == "f":
         flat = array.reshape(-1)
         blocks = (flat[start : start + _BLOCK] for start in range(0, flat.size, _BLOCK))
@@ -17,7 +18,11 @@ def check(source: str, name: str, array: np.ndarray) -> None:
 
 
 def check_blocks(
-    source: str, name: str, shape: Sequence[int], blocks: Iterable[np.ndarray], is_fortran: bool = False
+    source: str,
+    name: str,
+    shape: Sequence[int],
+    blocks: Iterable[np.ndarray],
+    is_fortran: bool = False,
 ) -> None:
     """Raise ValueError as `check` does, of an array that comes in blocks of consecutive values."""
     first = 0
@@ -26,7 +31,8 @@ def check_blocks(
     start = 0
     for block in blocks:
         with np.errstate(invalid="ignore"):
-            wide = block.astype(np.promote_types(block.dtype, np.float32), copy=False)  # float16 cannot hold the limit
+            # float16 cannot hold the limit
+            wide = block.astype(np.promote_types(block.dtype, np.float32), copy=False)
             is_wrong = ~(np.abs(wide) <= _LARGEST)
         wrong_here = int(np.count_nonzero(is_wrong))
         if wrong_here and not count:
@@ -38,7 +44,9 @@ def check_blocks(
     if not count:
         return
 
-    index = ", ".join(str(i) for i in np.unravel_index(first, tuple(shape), order="F" if is_fortran else "C"))
+    index = ", ".join(
+        str(i) for i in np.unravel_index(first, tuple(shape), order="F" if is_fortran else "C")
+    )
     problem = f"{value:g}"
     remedy = f"Remove these rows, or replace the values, as numpy.nan_to_num({name}) does"
     if np.isfinite(value):

@@ -11,7 +11,18 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 FORMATS = ("JPEG", "PNG", "BMP", "GIF")
-CHANNELS = {"1": 1, "L": 1, "I": 1, "I;16": 1, "F": 1, "LA": 2, "La": 2, "PA": 4, "RGBA": 4, "RGBa": 4}
+CHANNELS = {
+    "1": 1,
+    "L": 1,
+    "I": 1,
+    "I;16": 1,
+    "F": 1,
+    "LA": 2,
+    "La": 2,
+    "PA": 4,
+    "RGBA": 4,
+    "RGBa": 4,
+}
 """Channels of an image by its mode in Pillow; 3 for other modes."""
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # by colour type: https://www.w3.org/TR/png/#11IHDR
 _BIT_DEPTH = 24  # position of this byte in a PNG; the next byte is the colour type
@@ -30,7 +41,8 @@ class Header(NamedTuple):
 
 
 class Unreadable(ValueError):
-    """The reason why a file cannot be decoded. It is lasting, unless the disk or its owner may change that."""
+    """The reason why a file cannot be decoded. It is lasting, unless the disk or its owner may
+    change that."""
 
     def __init__(self, reason: str, is_lasting: bool = True) -> None:
         super().__init__(reason)
@@ -53,7 +65,8 @@ def read(path: str) -> Header:
 def check(path: str, decode: bool) -> Header:
     """Return the header of an image file whose pixels are complete. Raises Unreadable.
 
-    decode: decode the pixels; otherwise only those of a file whose end looks cut off, which is fast.
+    decode: decode the pixels; otherwise only those of a file whose end looks cut off, which is
+    fast.
     """
     header = read(path)
     with open_image(path) as image:
@@ -64,7 +77,8 @@ def check(path: str, decode: bool) -> Header:
 
 @contextmanager
 def open_image(path: str) -> Iterator["Image"]:
-    """Open an image file. Raises Unreadable for whatever Pillow raises, also while the image is decoded."""
+    """Open an image file. Raises Unreadable for whatever Pillow raises, also while the image is
+    decoded."""
     from PIL import Image, PngImagePlugin, UnidentifiedImageError
 
     PngImagePlugin.MAX_TEXT_CHUNK = max(PngImagePlugin.MAX_TEXT_CHUNK, _TEXT_BYTES)
@@ -79,7 +93,9 @@ def open_image(path: str) -> Iterator["Image"]:
         raise
     except UnidentifiedImageError:
         reason = (
-            "it is empty" if Path(path).stat().st_size == 0 else "its header is damaged, or it is of another format"
+            "it is empty"
+            if Path(path).stat().st_size == 0
+            else "its header is damaged, or it is of another format"
         )
         raise Unreadable(reason) from None
     except FileNotFoundError as error:

@@ -25,16 +25,20 @@ class ImageFolder:
 
 
 def folder(path: str, channels: int | None = None, skip_broken: bool = False) -> ImageFolder:
-    """Return the images in `path`, which contains a folder for each class, or train/, validation/ and test/ of such.
+    """Return the images in `path`, which contains a folder for each class, or train/, validation/
+    and test/ of such.
 
-    channels: number to which all images are converted, 1 or 3 (4 with transparency); None if all images agree.
-    skip_broken: skip and count images that cannot be decoded.
+    channels: number to which all images are converted, 1 or 3 (4 with transparency); None if all
+    images agree. skip_broken: skip and count images that cannot be decoded.
     """
     return ImageFolder(list_images(staged(path)), channels, skip_broken)
 
 
-def decode(source: ImageFolder, size: tuple[int, int], cache_path: str | None, limit_gb: float) -> Data:
-    """Return the images of a folder at `size` (height, width), resized by tf.image.resize (bilinear)."""
+def decode(
+    source: ImageFolder, size: tuple[int, int], cache_path: str | None, limit_gb: float
+) -> Data:
+    """Return the images of a folder at `size` (height, width), resized by tf.image.resize
+    (bilinear)."""
     listing = source.listing
     settings = {"channels": source.channels, "skip_broken": source.skip_broken}
     rows = len(listing.files)
@@ -48,17 +52,40 @@ def decode(source: ImageFolder, size: tuple[int, int], cache_path: str | None, l
 
         return cache.Plan(shape, np.dtype(np.uint8), fill)
 
-    x, info = cache.open_entry(cache_folder(cache_path), entry_name(listing, size, settings), limit_gb, plan)
+    x, info = cache.open_entry(
+        cache_folder(cache_path), entry_name(listing, size, settings), limit_gb, plan
+    )
     readable = np.ones(rows, bool)
     readable[info["broken"]] = False
     bounds = np.cumsum([0, *listing.splits.values()])
-    train, validation, test = (np.arange(a, b)[readable[a:b]].astype(np.int32) for a, b in pairwise(bounds))
+    train, validation, test = (
+        np.arange(a, b)[readable[a:b]].astype(np.int32) for a, b in pairwise(bounds)
+    )
     if skipped := len(info["broken"]):
-        print(f"skip_broken: skipped {skipped} of {rows} images, first {listing.name(info['broken'][0])}", flush=True)
+        print(
+            f"skip_broken: skipped {skipped} of {rows} images, first"
+            f" {listing.name(info['broken'][0])}",
+            flush=True,
+        )
     if peak := info["peak"]:
-        print(f"{listing.path}: values of images of 16 bits are at most {peak:,}: {white(peak):,} is white", flush=True)
+        print(
+            f"{listing.path}: values of images of 16 bits are at most {peak:,}: {white(peak):,} is"
+            " white",
+            flush=True,
+        )
     y = np.array(listing.labels, np.int32)
-    return Data(x, y, train, validation, x, y, test, len(listing.classes), classes=listing.classes, skipped=skipped)
+    return Data(
+        x,
+        y,
+        train,
+        validation,
+        x,
+        y,
+        test,
+        len(listing.classes),
+        classes=listing.classes,
+        skipped=skipped,
+    )
 
 
 def resize(
@@ -69,7 +96,8 @@ def resize(
     limit_gb: float,
     outputs: int,
 ) -> Data:
-    """Return the data of image arrays (rows, height, width[, channels]) at another size (height, width)."""
+    """Return the data of image arrays (rows, height, width[, channels]) at another size (height,
+    width)."""
     arrays = [np.ascontiguousarray(x if x.ndim == 4 else x[..., None]) for x in (train[0], test[0])]
     digest = hashlib.blake2b(digest_size=12)
     for array in arrays:
@@ -87,7 +115,10 @@ def resize(
             for start in range(0, len(array), BATCH):
                 images = array[start : start + BATCH]
                 with tf.device("CPU:0"):
-                    write(done, as_type(tf.image.resize(images, size), tf.as_dtype(array.dtype)).numpy())
+                    write(
+                        done,
+                        as_type(tf.image.resize(images, size), tf.as_dtype(array.dtype)).numpy(),
+                    )
                 done += len(images)
                 progress.show(done)
         return {}

@@ -16,8 +16,9 @@ class Labels(NamedTuple):
 def read(source: str, y_train: np.ndarray, y_test: np.ndarray) -> Labels:
     """Return the labels as whole numbers, from whole numbers, True and False, 1.0, or one-hot rows.
 
-    y_train and y_test have shape (examples,), (examples, 1) or, one-hot, (examples, classes); `source` is their name in
-    messages. Raises ValueError, with array, row and value, unless they are 0, 1, 2 ... and y_train has all of them.
+    y_train and y_test have shape (examples,), (examples, 1) or, one-hot, (examples, classes);
+    `source` is their name in messages. Raises ValueError, with array, row and value, unless they
+    are 0, 1, 2 ... and y_train has all of them.
     """
     train, kind = _as_numbers(source, "y_train", y_train)
     test = _as_numbers(source, "y_test", y_test)[0] if len(y_test) else y_test
@@ -46,9 +47,14 @@ def _as_numbers(source: str, name: str, y: np.ndarray) -> tuple[np.ndarray, str]
         row = int(np.argmax(is_wrong))
         more = f" ({int(is_wrong.sum())} of {len(flat)} labels are no whole number)"
         remedy = (
-            "Correct it" if not np.isfinite(flat[row]) else "For a regression, use dataset.task=regression loss=mse"
+            "Correct it"
+            if not np.isfinite(flat[row])
+            else "For a regression, use dataset.task=regression loss=mse"
         )
-        raise ValueError(f"{source}: {name}[{row}] is {flat[row]:g}; a label is a whole number >= 0{more}\n{remedy}")
+        raise ValueError(
+            f"{source}: {name}[{row}] is {flat[row]:g}; a label is a whole number >="
+            f" 0{more}\n{remedy}"
+        )
     return flat.astype(np.int64), "as whole numbers"
 
 
@@ -73,8 +79,8 @@ def _refuse_texts(source: str, name: str, y: np.ndarray) -> None:
     if y.dtype.kind not in "US":
         return
     raise ValueError(
-        f"{source}: {name}[0] is the text {str(y.flat[0])!r}; labels must be whole numbers from 0 on\n"
-        "Use numpy.unique(y, return_inverse=True), which returns the names and the numbers"
+        f"{source}: {name}[0] is the text {str(y.flat[0])!r}; labels must be whole numbers from 0"
+        " on\nUse numpy.unique(y, return_inverse=True), which returns the names and the numbers"
     )
 
 
@@ -82,18 +88,25 @@ def _check_range(source: str, y_train: np.ndarray, y_test: np.ndarray) -> None:
     for name, y in (("y_train", y_train), ("y_test", y_test)):
         if len(y) and y.min() < 0:
             row = int(np.argmax(y < 0))
-            raise ValueError(f"{source}: {name}[{row}] is {y[row]}; labels must be whole numbers from 0 on")
+            raise ValueError(
+                f"{source}: {name}[{row}] is {y[row]}; labels must be whole numbers from 0 on"
+            )
     if not len(y_train):
         return
     classes = np.unique(y_train)
     if len(classes) == 1:
-        raise ValueError(f"{source}: y_train contains only class {classes[0]}. Add examples of another class")
+        raise ValueError(
+            f"{source}: y_train contains only class {classes[0]}. Add examples of another class"
+        )
     if classes[-1] != len(classes) - 1:
         missing = int(np.flatnonzero(classes != np.arange(len(classes)))[0])
         raise ValueError(
-            f"{source}: y_train has no example of class {missing}, but of {len(classes)} classes up to {classes[-1]}\n"
-            "Use numpy.unique(y, return_inverse=True) to number them without gaps"
+            f"{source}: y_train has no example of class {missing}, but of {len(classes)} classes up"
+            f" to {classes[-1]}\nUse numpy.unique(y, return_inverse=True) to number them without"
+            " gaps"
         )
     if len(y_test) and y_test.max() > classes[-1]:
         row = int(np.argmax(y_test > classes[-1]))
-        raise ValueError(f"{source}: y_test[{row}] is {y_test[row]}; y_train contains only 0 to {classes[-1]}")
+        raise ValueError(
+            f"{source}: y_test[{row}] is {y_test[row]}; y_train contains only 0 to {classes[-1]}"
+        )

@@ -25,7 +25,8 @@ SPLITS = {
 }
 """Parts of a split, by folder name in lower case."""
 DECODER = 2
-"""Number of the way of decoding, to be increased when it changes, because older entries of the cache differ."""
+"""Number of the way of decoding, to be increased when it changes, because older entries of the
+cache differ."""
 
 
 class Undecodable(ValueError):
@@ -34,7 +35,8 @@ class Undecodable(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """The images of a folder, ordered by part of the split (train, validation, test), then by class, then by name."""
+    """The images of a folder, ordered by part of the split (train, validation, test), then by
+    class, then by name."""
 
     path: str
     classes: tuple[str, ...]  # sorted by name
@@ -58,26 +60,33 @@ _listings: dict[str, Listing] = {}
 
 
 def _split_folders(root: Path, names: Sequence[str]) -> dict[str, str]:
-    """Return the folder of each part of the split, relative to root; "" for train if root contains the classes."""
+    """Return the folder of each part of the split, relative to root; "" for train if root contains
+    the classes."""
     parts = {SPLITS[name.lower()]: name for name in names if name.lower() in SPLITS}
     if "train" not in parts:
         if parts and len(parts) == len(names):
             raise ValueError(
-                f"{root} contains {', '.join(names)}, but no folder train.\nAdd it, or choose a folder of classes"
+                f"{root} contains {', '.join(names)}, but no folder train.\nAdd it, or choose a"
+                " folder of classes"
             )
         return {"train": ""}
     if len(parts) < len(names):
         other = next(name for name in names if name not in parts.values())
         raise ValueError(
-            f"{root}: only validation and test are allowed beside {parts['train']!r}. Move the folder {other!r}"
+            f"{root}: only validation and test are allowed beside {parts['train']!r}. Move the"
+            f" folder {other!r}"
         )
     return parts
 
 
 def list_images(path: object) -> Listing:
-    """List a folder. Raises ValueError, for the user, unless it contains two or more classes with images."""
+    """List a folder. Raises ValueError, for the user, unless it contains two or more classes with
+    images."""
     if path is None:
-        raise ValueError("dataset.path is null.\nType dataset.path=FOLDER, with a subfolder of images for each class")
+        raise ValueError(
+            "dataset.path is null.\nType dataset.path=FOLDER, with a subfolder of images for each"
+            " class"
+        )
     root = Path(str(path)).expanduser()
     if not root.is_dir():
         problem = "is a file" if root.exists() else "does not exist"
@@ -89,7 +98,8 @@ def list_images(path: object) -> Listing:
         return _list(root)
     except OSError as error:
         raise ValueError(
-            f"dataset.path={path} cannot be read ({error}).\nMake it readable, or choose another folder"
+            f"dataset.path={path} cannot be read ({error}).\nMake it readable, or choose another"
+            " folder"
         ) from error
 
 
@@ -114,14 +124,22 @@ def _list(root: Path) -> Listing:
             size_bytes += size
             digest.update(f"{files[-1]}\0{size}\0{changed_ns}\n".encode(errors="surrogateescape"))
     return Listing(
-        str(root), classes, tuple(files), tuple(labels), counts, digest.hexdigest(), times, size_bytes=size_bytes
+        str(root),
+        classes,
+        tuple(files),
+        tuple(labels),
+        counts,
+        digest.hexdigest(),
+        times,
+        size_bytes=size_bytes,
     )
 
 
 def _class_folders(folder: Path, times: dict[str, int]) -> dict[str, str]:
     """Return the folder of each class, by the class's name.
 
-    Names are composed (Unicode's NFC), because macOS writes é as e and an accent. Raises ValueError if two are equal.
+    Names are composed (Unicode's NFC), because macOS writes é as e and an accent. Raises ValueError
+    if two are equal.
     """
     folders: dict[str, str] = {}
     for name in _subfolders(folder, times):
@@ -145,18 +163,22 @@ def _part(
     for name, class_folder in folders.items():
         if name not in classes:
             raise ValueError(
-                f"{folder / name}: there is no class {name!r} in {train}. Add it there, or remove this folder"
+                f"{folder / name}: there is no class {name!r} in {train}. Add it there, or remove"
+                " this folder"
             )
         images = list(_images(folder / class_folder, times))
         if not images:
-            raise ValueError(f"{folder / name} contains no image; a class needs at least one ({READ})")
+            raise ValueError(
+                f"{folder / name} contains no image; a class needs at least one ({READ})"
+            )
         label = classes.index(name)
         for image in images:
             yield label, image
 
 
 def _size_and_time(image: os.DirEntry[str]) -> tuple[int, int]:
-    """Return size (bytes) and modification time (ns) of a file, or of a link to a file that does not exist."""
+    """Return size (bytes) and modification time (ns) of a file, or of a link to a file that does
+    not exist."""
     try:
         status = image.stat()
     except OSError:
@@ -165,7 +187,8 @@ def _size_and_time(image: os.DirEntry[str]) -> tuple[int, int]:
 
 
 def list_images_once(path: object) -> Listing:
-    """Return the listing of a folder, cached for all trials of a study as long as no folder changes."""
+    """Return the listing of a folder, cached for all trials of a study as long as no folder
+    changes."""
     listing = _listings.get(str(path))
     if listing is None or any(_mtime_ns(folder) != time for folder, time in listing.times.items()):
         listing = _listings[str(path)] = list_images(path)
@@ -173,7 +196,8 @@ def list_images_once(path: object) -> Listing:
 
 
 def cache_folder(setting: str | None) -> Path:
-    """Return the folder of decoded images: `dataset.cache`, or sweepyard/ in KERAS_HOME, or ~/.cache/sweepyard."""
+    """Return the folder of decoded images: `dataset.cache`, or sweepyard/ in KERAS_HOME, or
+    ~/.cache/sweepyard."""
     if setting is not None:
         return Path(setting).expanduser()
     home = os.environ.get("KERAS_HOME")
@@ -187,7 +211,9 @@ def entry_name(listing: Listing, size: tuple[int, int], settings: Mapping[str, A
     return f"{listing.digest}-{size[0]}x{size[1]}-{mode}-{DECODER}"
 
 
-def cached_channels(listing: Listing, size: tuple[int, int], settings: Mapping[str, Any]) -> int | None:
+def cached_channels(
+    listing: Listing, size: tuple[int, int], settings: Mapping[str, Any]
+) -> int | None:
     """Return the channels of a folder's images if the cache contains them decoded, else None.
 
     Raises Undecodable if an earlier trial did.
@@ -200,7 +226,8 @@ def cached_channels(listing: Listing, size: tuple[int, int], settings: Mapping[s
         with (entry / IMAGES).open("rb") as file:
             npy.read_magic(file)
             return int(npy.read_array_header_1_0(file)[0][3])
-    except (FileNotFoundError, ValueError, IndexError):  # absent or damaged: a new entry will be made
+    except (FileNotFoundError, ValueError, IndexError):
+        # absent or damaged: a new entry will be made
         return None
 
 
@@ -212,18 +239,28 @@ def raise_if_refused(entry: Path) -> None:
 
 
 def _check_classes(folder: Path, classes: tuple[str, ...]) -> None:
-    stray = next((p for p in _sorted(folder) if p.is_file() and p.name.lower().endswith(SUFFIXES)), None)
+    stray = next(
+        (p for p in _sorted(folder) if p.is_file() and p.name.lower().endswith(SUFFIXES)), None
+    )
     if stray is not None:
-        raise ValueError(f"{stray.path} is outside of the folders of the classes. Move it into one of them")
+        raise ValueError(
+            f"{stray.path} is outside of the folders of the classes. Move it into one of them"
+        )
     if not classes:
         raise ValueError(f"{folder} contains no folder. Add a folder of images for each class")
     if len(classes) == 1:
-        raise ValueError(f"{folder} contains only one class ({classes[0]!r}). Add a folder for another class")
+        raise ValueError(
+            f"{folder} contains only one class ({classes[0]!r}). Add a folder for another class"
+        )
 
 
 def _subfolders(folder: Path, times: dict[str, int]) -> list[str]:
     times[str(folder)] = folder.stat().st_mtime_ns
-    return [entry.name for entry in _sorted(folder) if _is_folder(entry) and not entry.name.startswith(".")]
+    return [
+        entry.name
+        for entry in _sorted(folder)
+        if _is_folder(entry) and not entry.name.startswith(".")
+    ]
 
 
 def _images(folder: Path, times: dict[str, int]) -> Iterator[os.DirEntry[str]]:
@@ -231,8 +268,12 @@ def _images(folder: Path, times: dict[str, int]) -> Iterator[os.DirEntry[str]]:
     for entry in _sorted(folder):
         if entry.name.startswith("."):
             continue
-        if entry.is_symlink() and Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(entry.path)):
-            raise ValueError(f"{entry.path} is a link to a folder that contains it.\nRemove this link")
+        if entry.is_symlink() and Path(os.path.realpath(folder)).is_relative_to(
+            os.path.realpath(entry.path)
+        ):
+            raise ValueError(
+                f"{entry.path} is a link to a folder that contains it.\nRemove this link"
+            )
         if _is_folder(entry):
             yield from _images(Path(entry.path), times)
         elif entry.name.lower().endswith(SUFFIXES):

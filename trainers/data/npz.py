@@ -1,4 +1,5 @@
-"""The content of a dataset's .npz file, from the headers of its arrays and its labels. Nothing is unpickled."""
+"""The content of a dataset's .npz file, from the headers of its arrays and its labels. Nothing is
+unpickled."""
 
 import zipfile
 import zlib
@@ -22,15 +23,18 @@ ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 def describe(path: str | None, classes: bool = False) -> Headers:
     """Return the headers of the .npz file `path`.
 
-    Raises ValueError, for the user, if the file is missing or no .npz; if one of `ARRAYS` is missing, contains pickled
-    objects or texts, or differs in shape from its partner; or, with `classes`, if the labels are no classes.
+    Raises ValueError, for the user, if the file is missing or no .npz; if one of `ARRAYS` is
+    missing, contains pickled objects or texts, or differs in shape from its partner; or, with
+    `classes`, if the labels are no classes.
     """
     if path is None:
         raise ValueError("dataset.path is null. Choose a .npz file, such as dataset.path=my.npz")
     file = Path(str(path))
     if not file.is_file():
         problem = "is a folder" if file.is_dir() else "does not exist"
-        raise ValueError(f"dataset.path={path} {problem} (working directory: {Path.cwd()}). Choose a .npz file")
+        raise ValueError(
+            f"dataset.path={path} {problem} (working directory: {Path.cwd()}). Choose a .npz file"
+        )
     return _describe(str(path), classes, file.stat().st_mtime_ns)
 
 
@@ -48,11 +52,15 @@ def _describe(path: str, classes: bool, mtime_ns: int) -> Headers:
                 )
             headers = {name: _header(archive, name, path, classes) for name in ARRAYS}
     except (zipfile.BadZipFile, OSError) as error:
-        raise ValueError(f"dataset.path={path} is no .npz file ({error}). Write one with numpy.savez") from None
+        raise ValueError(
+            f"dataset.path={path} is no .npz file ({error}). Write one with numpy.savez"
+        ) from None
     x, y, x_test, y_test = (headers[name][0] for name in ARRAYS)
     for part, inputs, outputs in (("train", x, y), ("test", x_test, y_test)):
         if inputs[0] != outputs[0]:
-            raise ValueError(f"dataset.path={path}: x_{part} has {inputs[0]} rows, but y_{part} has {outputs[0]}")
+            raise ValueError(
+                f"dataset.path={path}: x_{part} has {inputs[0]} rows, but y_{part} has {outputs[0]}"
+            )
     _check_inputs(path, headers)
     if classes:
         try:
@@ -60,7 +68,9 @@ def _describe(path: str, classes: bool, mtime_ns: int) -> Headers:
                 y_train = arrays["y_train"]
                 y_test = arrays["y_test"]
         except (zipfile.BadZipFile, zlib.error, OSError, EOFError) as error:
-            raise ValueError(f"dataset.path={path} is damaged: its labels cannot be read ({error})") from None
+            raise ValueError(
+                f"dataset.path={path} is damaged: its labels cannot be read ({error})"
+            ) from None
         labels.read(f"dataset.path={path}", y_train, y_test)
     return headers
 
@@ -71,7 +81,8 @@ def _check_inputs(path: str, headers: Headers) -> None:
     (_, *test_shape), test_dtype = headers["x_test"]
     if shape != test_shape:
         raise ValueError(
-            f"dataset.path={path}: an example of x_train has shape {tuple(shape)}, but of x_test {tuple(test_shape)}"
+            f"dataset.path={path}: an example of x_train has shape {tuple(shape)}, but of x_test"
+            f" {tuple(test_shape)}"
         )
     if not shape:
         raise ValueError(
@@ -82,13 +93,15 @@ def _check_inputs(path: str, headers: Headers) -> None:
     other = "x_test" if pixels == "x_train" else "x_train"
     if (dtype == np.uint8) != (test_dtype == np.uint8):
         raise ValueError(
-            f"dataset.path={path}: {pixels} is uint8, whose values are divided by 255, but {other} is "
-            f"{headers[other][1]}, whose values are not.\nStore both as uint8, or both as float32 of one scale"
+            f"dataset.path={path}: {pixels} is uint8, whose values are divided by 255, but {other}"
+            f" is {headers[other][1]}, whose values are not.\nStore both as uint8, or both as"
+            " float32 of one scale"
         )
 
 
 def check_values(path: str) -> None:
-    """Raise ValueError if an array of the .npz file `path` contains NaN, infinity, or what float32 cannot hold."""
+    """Raise ValueError if an array of the .npz file `path` contains NaN, infinity, or what float32
+    cannot hold."""
     _check_values(path, Path(path).stat().st_mtime_ns)
 
 
@@ -100,28 +113,42 @@ def _check_values(path: str, mtime_ns: int) -> None:
                 shape, is_fortran, dtype = READERS[npy.read_magic(file)](file)
                 if dtype.kind == "f":
                     finite.check_blocks(
-                        f"dataset.path={path}", name, shape, _read_blocks(file, dtype, path), is_fortran
+                        f"dataset.path={path}",
+                        name,
+                        shape,
+                        _read_blocks(file, dtype, path),
+                        is_fortran,
                     )
 
 
 def _read_blocks(file: IO[bytes], dtype: np.dtype, path: str) -> Iterator[np.ndarray]:
-    """Yield the values of an array, a block at a time, because the array may be larger than the memory."""
+    """Yield the values of an array, a block at a time, because the array may be larger than the
+    memory."""
     try:
         while content := file.read(BLOCK_VALUES * dtype.itemsize):
             whole = len(content) - len(content) % dtype.itemsize
             yield np.frombuffer(content[:whole], dtype)
     except (zipfile.BadZipFile, zlib.error, OSError, EOFError) as error:
-        raise ValueError(f"dataset.path={path} is damaged: its values cannot be read ({error})") from None
+        raise ValueError(
+            f"dataset.path={path} is damaged: its values cannot be read ({error})"
+        ) from None
 
 
-def _header(archive: zipfile.ZipFile, name: str, path: str, classes: bool) -> tuple[tuple[int, ...], np.dtype]:
+def _header(
+    archive: zipfile.ZipFile, name: str, path: str, classes: bool
+) -> tuple[tuple[int, ...], np.dtype]:
     with archive.open(f"{name}.npy") as file:
         try:
             shape, _, dtype = READERS[npy.read_magic(file)](file)
         except (ValueError, KeyError) as error:
-            raise ValueError(f"dataset.path={path}: {name} is no numpy array of plain numbers ({error})") from None
+            raise ValueError(
+                f"dataset.path={path}: {name} is no numpy array of plain numbers ({error})"
+            ) from None
     if dtype.hasobject:
-        raise ValueError(f"dataset.path={path}: {name} contains pickled objects, which are never loaded. Store numbers")
+        raise ValueError(
+            f"dataset.path={path}: {name} contains pickled objects, which are never loaded. Store"
+            " numbers"
+        )
     if dtype.kind not in "buif" and not (classes and name.startswith("y_")):
         raise ValueError(f"dataset.path={path}: {name} is {dtype}. Store numbers")
     if not shape or shape[0] == 0:

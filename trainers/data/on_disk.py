@@ -10,8 +10,8 @@ from numpy.lib import format as npy
 class OnDisk:
     """The array of a .npy file, which may be removed while it is open.
 
-    Rows are read, not mapped, because mapped rows would count as the process's memory, and a failing disk would kill
-    the process instead of raising OSError.
+    Rows are read, not mapped, because mapped rows would count as the process's memory, and a
+    failing disk would kill the process instead of raising OSError.
     """
 
     def __init__(self, path: Path) -> None:
@@ -31,15 +31,21 @@ class OnDisk:
         """Return these rows as an array, in order."""
         array = np.empty((len(rows), self._row_bytes), np.uint8)
         offsets = [self._start + row * self._row_bytes for row in rows.tolist()]
-        for offset in offsets:  # all before the first read, because a disk serves many requests faster at once
+        # all before the first read, because a disk serves many requests faster at once
+        for offset in offsets:
             os.posix_fadvise(self.file, offset, self._row_bytes, os.POSIX_FADV_WILLNEED)
         for row, offset, target in zip(rows.tolist(), offsets, array, strict=True):
             if os.preadv(self.file, [target.data], offset) != self._row_bytes:
-                raise OSError(f"row {row} of {self.shape[0]} is cut off in the cache; the next attempt writes it again")
+                raise OSError(
+                    f"row {row} of {self.shape[0]} is cut off in the cache; the next attempt writes"
+                    " it again"
+                )
         return array.view(self.dtype).reshape(len(rows), *self.shape[1:])
 
     def all(self) -> np.ndarray:
         """Return the whole array, in memory."""
         with os.fdopen(os.dup(self.file), "rb") as file:
             file.seek(self._start)
-            return np.fromfile(file, self.dtype, self.nbytes // self.dtype.itemsize).reshape(self.shape)
+            return np.fromfile(file, self.dtype, self.nbytes // self.dtype.itemsize).reshape(
+                self.shape
+            )

@@ -1,4 +1,5 @@
-"""A search: Optuna's sampler, or our surrogate, chooses the next point. Only this package imports Optuna."""
+"""A search: Optuna's sampler, or our surrogate, chooses the next point. Only this package imports
+Optuna."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -29,7 +30,8 @@ from sweeps.record.study import By, StudySnapshot, TrialRecord
 from sweeps.space.space import SearchSpace, canonical
 from sweeps.trial.job import Outcome, Point, State
 
-_MAX_CURVES = 200  # newest completed trials whose curves count, because the cost grows with their number
+# newest completed trials whose curves count, because the cost grows with their number
+_MAX_CURVES = 200
 _MAX_DRAWS = 5  # draws for one trial, before the nearest untried point is used
 
 
@@ -44,7 +46,8 @@ class Search:
     start: Sequence[Point] = ()  # first points to try; the sampler chooses their missing values
     earlier: Sequence[EarlierTrial] = ()  # trials of earlier studies
     custom: Callable[[optuna.Trial], object] | None = None
-    """The user's own function that suggests further parameters, so that the space is not fully known."""
+    """The user's own function that suggests further parameters, so that the space is not fully
+    known."""
     name: str = ""  # name of the user's own function
     is_grid: bool = False  # whether no points but those of `start` are tried
 
@@ -75,7 +78,8 @@ class Sampler:
         self._running: dict[int, list[float]] = {}  # coordinates of the running points, by trial
         self._scales: Sequence[float] = ()
         self._results: list[tuple[float, Point, list[float]]] = []
-        """The loss of each ended point, infinite if it was pruned, the point and its coordinates; oldest first."""
+        """The loss of each ended point, infinite if it was pruned, the point and its coordinates;
+        oldest first."""
         self._numbers: list[int] = []  # trials of the results
         self._own_tried: set[str] = set()  # points with the values of the user's own function
         self._reports = Reports(self._fed.metric, self._sign < 0)
@@ -100,24 +104,31 @@ class Sampler:
         return Next([self._propose(study, number, sampler, self._next_start())])
 
     def _repeat_note(self, proposals: Sequence[Proposal]) -> str:
-        """Return that points of the user's own function are repeated, once; "" before the first repeated one."""
+        """Return that points of the user's own function are repeated, once; "" before the first
+        repeated one."""
         repeated = any(canonical(proposal.params) in self._own_tried for proposal in proposals)
         if not repeated or self._has_noted_repeat:
             return ""
         self._has_noted_repeat = True
-        return f"{self._search.name} suggests a point again: each trial of hydra.sweeper.n_trials runs, repeated or not"
+        return (
+            f"{self._search.name} suggests a point again: each trial of hydra.sweeper.n_trials"
+            " runs, repeated or not"
+        )
 
     def _next_start(self) -> Point:
         """Return the next start point that has not begun; an empty point if there is none."""
         while self._next < len(self._search.start):
             point = self._search.start[self._next]
-            if canonical(point) not in self._started and (self._proposals.is_open(point) or self._search.custom):
+            if canonical(point) not in self._started and (
+                self._proposals.is_open(point) or self._search.custom
+            ):
                 return point
             self._next += 1
         return {}
 
     def _count_before(self, number: int) -> int:
-        """Return how many configurations were proposed before this trial; repeats have numbers, too."""
+        """Return how many configurations were proposed before this trial; repeats have numbers,
+        too."""
         return number if self._search.custom else len(self._proposals)
 
     def _follow(self, study: StudySnapshot) -> None:
@@ -136,7 +147,9 @@ class Sampler:
         self._scales = trial.memory.get("scales", self._scales)
         if trial.by in (By.SAMPLER, By.GRID):
             self._count += 1
-            swept = {p.key: trial.params[p.key] for p in self._space.parameters if p.key in trial.params}
+            swept = {
+                p.key: trial.params[p.key] for p in self._space.parameters if p.key in trial.params
+            }
             self._started |= {trial.memory.get("start", ""), canonical(swept)}
         if self._search.custom:
             self._own_tried.add(canonical(trial.params))
@@ -146,11 +159,15 @@ class Sampler:
 
     def _observe(self, trial: TrialRecord, end: Outcome) -> None:
         point = trial.configuration
-        if end.missing_objective or not (end.state in {State.COMPLETED, State.PRUNED} or is_blamed(end)):
+        if end.missing_objective or not (
+            end.state in {State.COMPLETED, State.PRUNED} or is_blamed(end)
+        ):
             return
         self._proposals.observe(point, ran=not is_blamed(end))
         if (end.state is State.COMPLETED and end.objective) or end.state is State.PRUNED:
-            self._results.append((self._loss(end.state, end.objective), point, self._proposals.encode(point)))
+            self._results.append(
+                (self._loss(end.state, end.objective), point, self._proposals.encode(point))
+            )
             self._numbers.append(trial.number)
 
     def _loss(self, state: str, objective: Sequence[float]) -> float:
@@ -169,7 +186,9 @@ class Sampler:
                 losses.append(self._loss(trial.state, trial.objective))
         return EarlierModels(studies.values(), self._proposals.parameter_indices())
 
-    def _propose(self, study: StudySnapshot, number: int, sampler: BaseSampler, start: Point) -> Proposal:
+    def _propose(
+        self, study: StudySnapshot, number: int, sampler: BaseSampler, start: Point
+    ) -> Proposal:
         """Return an untried point that is not likely to fail, or else the nearest untried point."""
         trial_id = self._fed.begin(number, {})
         point, scales = self._ask_surrogate(study, number) if not start else (Point(), [])
@@ -193,7 +212,13 @@ class Sampler:
         return self._proposal(study, number, point, params, start, scales=scales)
 
     def _proposal(
-        self, study: StudySnapshot, number: int, point: Point, params: Point, start: Point, **memory: Any
+        self,
+        study: StudySnapshot,
+        number: int,
+        point: Point,
+        params: Point,
+        start: Point,
+        **memory: Any,
     ) -> Proposal:
         kind = self._samplers.kind
         attributes = self._fed.frozen(self._fed.id_of(number)).system_attrs
@@ -205,11 +230,14 @@ class Sampler:
             seed=self._search.seeds.first,
             infeasible=self._search.memory.explain_infeasible(study, point),
             memory={name: value for name, value in memory.items() if value},
-            shared={name: value for name, value in shared.items() if study.shared.get(name) != value},
+            shared={
+                name: value for name, value in shared.items() if study.shared.get(name) != value
+            },
         )
 
     def _ask_surrogate(self, study: StudySnapshot, number: int) -> tuple[Point, list[float]]:
-        """Return the surrogate's best point, and the scales of its fit; empty if the sampler chooses this trial."""
+        """Return the surrogate's best point, and the scales of its fit; empty if the sampler
+        chooses this trial."""
         if not self._has_surrogate:
             return {}, []
         ends, losses = self._estimated(study)
@@ -221,20 +249,30 @@ class Sampler:
             return {}, []
         surrogate = Surrogate(self._proposals.parameter_indices(), self._scales)
         running = [self._running[trial] for trial in sorted(self._running)]
-        estimates = [ends.estimate(self._reports.curve(study.rows[trial])) for trial in sorted(self._running)]
+        estimates = [
+            ends.estimate(self._reports.curve(study.rows[trial])) for trial in sorted(self._running)
+        ]
         encoded = [encoded for _, _, encoded in self._results]
         best = [self._results[i][1] for i in np.argsort(losses, kind="stable")]
         draws = iter(np.random.RandomState(seed).random_sample, None)
-        words = f"study_name={study.name}-tpe 'hydra.sweeper.learn_from=[{study.name}]' hydra/sweeper/sampler=tpe"
+        words = (
+            f"study_name={study.name}-tpe 'hydra.sweeper.learn_from=[{study.name}]'"
+            " hydra/sweeper/sampler=tpe"
+        )
         advice = f"To search on in a new study, add hydra.sweeper.{words}"
         with explain_faults(self._samplers.kind, advice):
-            surrogate.fit(encoded, losses, self._proposals.failed, running, self._ran_before, estimates)
+            surrogate.fit(
+                encoded, losses, self._proposals.failed, running, self._ran_before, estimates
+            )
             if not self._earlier.teach(surrogate, count, seed) and is_start:
                 return {}, []
-            return self._proposals.most_promising(best, surrogate.gain, draws), [] if too_few else surrogate.scales
+            return self._proposals.most_promising(best, surrogate.gain, draws), (
+                [] if too_few else surrogate.scales
+            )
 
     def _estimated(self, study: StudySnapshot) -> tuple[Ends, list[float]]:
-        """Return what the newest curves show about ends, and the losses of the results with estimates."""
+        """Return what the newest curves show about ends, and the losses of the results with
+        estimates."""
         losses = [loss for loss, _, _ in self._results]
         completed = [i for i, loss in enumerate(losses) if loss < math.inf]
         oldest = min(completed[-_MAX_CURVES:], default=0)
@@ -250,11 +288,14 @@ class Sampler:
         frozen = self._fed.frozen(trial_id)
         encoding = self._encoding
         frozen.params = encoding.encode(start)
-        study = _filter_study(self._fed.study, frozen)  # because Hyperband shows each bracket its own trials
+        # because Hyperband shows each bracket its own trials
+        study = _filter_study(self._fed.study, frozen)
         sampler.before_trial(study, frozen)
         relative: dict[str, Any] = {}
         if len(frozen.params) < len(encoding.named):
-            relative = sampler.sample_relative(study, frozen, sampler.infer_relative_search_space(study, frozen))
+            relative = sampler.sample_relative(
+                study, frozen, sampler.infer_relative_search_space(study, frozen)
+            )
         point: Point = {}
         for parameter, name in encoding.named:
             if not self._space.exists(parameter, point):
@@ -262,20 +303,27 @@ class Sampler:
             distribution = encoding.distributions[name]
             if name not in frozen.params:
                 if distribution.single():
-                    frozen.params[name] = encoding.encode({**point, parameter.key: parameter.values[0]})[name]
+                    frozen.params[name] = encoding.encode(
+                        {**point, parameter.key: parameter.values[0]}
+                    )[name]
                 elif name in relative:
                     frozen.params[name] = relative[name]
                 else:
-                    frozen.params[name] = sampler.sample_independent(study, frozen, name, distribution)
+                    frozen.params[name] = sampler.sample_independent(
+                        study, frozen, name, distribution
+                    )
             frozen.params[name] = in_distribution(name, frozen.params[name], distribution)
             value = encoding.decode(name, frozen.params[name])
             point |= self._space.fit(parameter, value, {**start, **point})
         return point
 
-    def _propose_custom(self, study: StudySnapshot, number: int, sampler: BaseSampler) -> list[Proposal]:
+    def _propose_custom(
+        self, study: StudySnapshot, number: int, sampler: BaseSampler
+    ) -> list[Proposal]:
         """Return a point with values of the user's own function; none if the grid is complete.
 
-        A point for which the function raises TrialPruned is left out. Raises UserError if all are left out.
+        A point for which the function raises TrialPruned is left out. Raises UserError if all are
+        left out.
         """
         assert self._search.custom
         own = OwnSpace(self._search.custom, self._search.name, self._space, self._encoding)
@@ -289,7 +337,9 @@ class Sampler:
                 values, distributions = own.values(trial)
                 params = {**point, **values, **self._search.seeds.first}
                 self._fed.settle(number, -1, {}, params)
-                return [self._proposal(study, number, point, params, start, distributions=distributions)]
+                return [
+                    self._proposal(study, number, point, params, start, distributions=distributions)
+                ]
             self._next += bool(start)
             start = self._next_start()
             trial_id = self._fed.begin_again(study, number, self._encoding.encode(start), sampler)

@@ -36,21 +36,25 @@ _NUMBERS = {name for bounds in _LEAST.values() for name in bounds}
 
 
 class DefaultSampler(TPESampler):
-    """A Gaussian process (`choose.surrogate`); TPE with several objectives, and where the process has no choice."""
+    """A Gaussian process (`choose.surrogate`); TPE with several objectives, and where the process
+    has no choice."""
 
 
 def _build(kind: str, conf: Mapping[str, Any]) -> Any:
-    """Return the sampler or the pruner that `conf` names. Raises UserError if it cannot be built."""
+    """Return the sampler or the pruner that `conf` names. Raises UserError if it cannot be
+    built."""
     if conf["_target_"] == "optuna.samplers.GPSampler" and find_spec("torch") is None:
         raise UserError(
-            "hydra/sweeper/sampler=gp: PyTorch is not installed.\nType: pip install -c constraints.txt torch"
+            "hydra/sweeper/sampler=gp: PyTorch is not installed.\nType: pip install -c"
+            " constraints.txt torch"
         )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             result = call_target(dict(conf))
     except (Exception, SystemExit, GeneratorExit) as error:
-        # The cause, because Hydra 1.3's own message adds its names; Hydra 1.4 raises the cause itself.
+        # The cause, because Hydra 1.3's own message adds its names; Hydra 1.4 raises the cause
+        # itself.
         cause = error.__cause__ if isinstance(error, InstantiationException) else None
         raise UserError(_explain(kind, conf, cause or error)) from error
     base = _BASES[kind]
@@ -63,18 +67,23 @@ def _build(kind: str, conf: Mapping[str, Any]) -> Any:
 
 
 def _resolve(kind: str, name: str) -> Any:
-    """Return the class or the function that makes a sampler or a pruner. Raises UserError if it cannot be imported."""
+    """Return the class or the function that makes a sampler or a pruner. Raises UserError if it
+    cannot be imported."""
     try:
         return resolve_name(name)
     except (Exception, SystemExit) as error:  # because the user's module may raise anything
         words = reason(error) if name else "it names nothing"
         problem = f"hydra.sweeper.{kind}._target_={name}: it cannot be imported: {words}"
-        advice = f"Type the name of a class with its module, or in its place hydra/sweeper/{kind}={_USUAL[kind]}"
+        advice = (
+            "Type the name of a class with its module, or in its place"
+            f" hydra/sweeper/{kind}={_USUAL[kind]}"
+        )
         raise UserError(f"{problem}.\n{advice}") from error
 
 
 def _parameters(target: Any) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of a class or a function; any keyword if it has no signature, as classes in C."""
+    """Return the parameters of a class or a function; any keyword if it has no signature, as
+    classes in C."""
     try:
         return inspect.signature(target).parameters
     except (ValueError, TypeError):
@@ -89,11 +98,17 @@ def _explain(kind: str, conf: Mapping[str, Any], error: BaseException) -> str:
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     if not takes_any and (unknown := [name for name in settings if name not in parameters]):
         near = difflib.get_close_matches(unknown[0], parameters, 1)
-        meant = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(parameters) or 'none'}."
+        meant = (
+            f"; did you mean {near[0]}?" if near else f"; it has {', '.join(parameters) or 'none'}."
+        )
         removed = " ".join(f"~{section}.{name}" for name in unknown)
-        return f"{section}.{unknown[0]}: {conf['_target_']} has no such setting{meant}\nRemove it, or add {removed}"
+        return (
+            f"{section}.{unknown[0]}: {conf['_target_']} has no such setting{meant}\nRemove it, or"
+            f" add {removed}"
+        )
     text = (str(error).strip().splitlines() or [""])[0]
-    problem = f"{section}._target_={conf['_target_']}: it cannot be built: {type(error).__name__}: {text}".rstrip(": .")
+    cause = f"{type(error).__name__}: {text}".rstrip(": .")
+    problem = f"{section}._target_={conf['_target_']}: it cannot be built: {cause}"
     settings.pop("seed", None)  # because it is checked before
     if isinstance(error, TypeError) and "missing" in text:
         return f"{problem}.\nAdd a setting with +{section}.NAME=VALUE"
@@ -103,10 +118,15 @@ def _explain(kind: str, conf: Mapping[str, Any], error: BaseException) -> str:
 
 
 def _working_setting(
-    conf: Mapping[str, Any], settings: Iterable[str], parameters: Mapping[str, inspect.Parameter], problem: str
+    conf: Mapping[str, Any],
+    settings: Iterable[str],
+    parameters: Mapping[str, inspect.Parameter],
+    problem: str,
 ) -> str:
-    """Return a setting with its default, as typed, with which the sampler or the pruner can be built; empty if none."""
-    for name in sorted(settings, key=lambda name: name not in problem):  # first those that the problem names
+    """Return a setting with its default, as typed, with which the sampler or the pruner can be
+    built; empty if none."""
+    # first those that the problem names
+    for name in sorted(settings, key=lambda name: name not in problem):
         parameter = parameters.get(name)
         if parameter is None or parameter.default is parameter.empty:
             continue
@@ -118,7 +138,8 @@ def _working_setting(
 
 
 def _kind_of(target: Any, conf: Mapping[str, Any]) -> type[BaseSampler]:
-    """Return the class of the sampler that a class or a function makes. Raises UserError if it makes none."""
+    """Return the class of the sampler that a class or a function makes. Raises UserError if it
+    makes none."""
     if inspect.isclass(target) and issubclass(target, BaseSampler):
         return target
     seed = {"seed": 0} if "seed" in _parameters(target) else {}
@@ -130,29 +151,41 @@ def _whole(setting: str, value: Any, least: int) -> int:
     try:
         number = int(value if isinstance(value, float) and value.is_integer() else str(value))
     except ValueError as error:
-        raise UserError(f"{setting}={value}: it must be a whole number.\nType, for example: {setting}=10") from error
+        raise UserError(
+            f"{setting}={value}: it must be a whole number.\nType, for example: {setting}=10"
+        ) from error
     if number < least:
-        raise UserError(f"{setting}={value}: it must be {least} or more.\nType at least {setting}={least}")
+        raise UserError(
+            f"{setting}={value}: it must be {least} or more.\nType at least {setting}={least}"
+        )
     return number
 
 
 def _read_numbers(section: str, conf: Mapping[str, Any], kind: type) -> dict[str, int]:
-    """Return the settings that are whole numbers. Raises UserError if a number is out of its range."""
-    least = {name: bound for base, bounds in _LEAST.items() if issubclass(kind, base) for name, bound in bounds.items()}
+    """Return the settings that are whole numbers. Raises UserError if a number is out of its
+    range."""
+    least: dict[str, int] = {}
+    for base, bounds in _LEAST.items():
+        if issubclass(kind, base):
+            least |= bounds
     typed = {name: conf[name] for name in least if conf.get(name) is not None}
-    numbers = {name: _whole(f"{section}.{name}", value, least[name]) for name, value in typed.items()}
+    numbers = {
+        name: _whole(f"{section}.{name}", value, least[name]) for name, value in typed.items()
+    }
     sigma = conf.get("sigma0") if issubclass(kind, CmaEsSampler) else None
     if sigma is not None and not (isinstance(sigma, int | float) and 0 < sigma < math.inf):
         setting = f"{section}.sigma0"
         raise UserError(
-            f"{setting}={sigma}: it must be a number above 0.\nType, for example: {setting}=0.2, or {setting}=null"
+            f"{setting}={sigma}: it must be a number above 0.\nType, for example: {setting}=0.2, or"
+            f" {setting}=null"
         )
     return numbers
 
 
 def pruner_of(conf: Mapping[str, Any]) -> BasePruner:
     """Return the pruner that `conf` names. Raises UserError if it cannot be built."""
-    if conf["_target_"] == "optuna.pruners.HyperbandPruner":  # because Optuna checks its numbers at a report, or never
+    # because Optuna checks its numbers at a report, or never
+    if conf["_target_"] == "optuna.pruners.HyperbandPruner":
         section = "hydra.sweeper.pruner"
         typed = {name: value for name, value in conf.items() if value != "auto"}
         numbers = _read_numbers(section, typed, HyperbandPruner)
@@ -172,20 +205,31 @@ class Samplers:
     """
 
     def __init__(self, conf: Any, directions: Sequence[str], space: SearchSpace, name: str) -> None:
-        """Read the sampler of `conf`; None is Optuna's default. Without a seed, the study's `name` decides the seed."""
+        """Read the sampler of `conf`; None is Optuna's default. Without a seed, the study's `name`
+        decides the seed."""
         typed = {"_target_": "optuna.samplers.TPESampler", **(conf or {})}
         # Null is left out, because not every sampler has a seed, and TPE's numbers may not be null.
-        self._conf = {name: value for name, value in typed.items() if value is not None or name not in _NUMBERS}
+        self._conf = {
+            name: value
+            for name, value in typed.items()
+            if value is not None or name not in _NUMBERS
+        }
         target = _resolve("sampler", self._conf["_target_"])
         self.kind = _kind_of(target, self._conf)
-        self._is_tpe = is_tpe = target is self.kind and issubclass(self.kind, TPESampler)  # not a function's
+        # not a function's
+        self._is_tpe = is_tpe = target is self.kind and issubclass(self.kind, TPESampler)
         is_single = len(directions) < 2
         defaults = self._tpe_defaults(is_single, space) if is_tpe else {}
         self._conf |= {name: value for name, value in defaults.items() if name not in self._conf}
         self.models = self.kind is DefaultSampler and is_single
         if issubclass(self.kind, CmaEsSampler) and not is_single:
-            problem = f"hydra/sweeper/sampler=cmaes: CMA-ES has one objective, and this study has {len(directions)}"
-            raise UserError(f"{problem}.\nType hydra/sweeper/sampler=default or hydra/sweeper/sampler=nsgaii")
+            problem = (
+                "hydra/sweeper/sampler=cmaes: CMA-ES has one objective, and this study has"
+                f" {len(directions)}"
+            )
+            raise UserError(
+                f"{problem}.\nType hydra/sweeper/sampler=default or hydra/sweeper/sampler=nsgaii"
+            )
         self._conf |= _read_numbers(
             "hydra.sweeper.sampler", self._conf, self.kind if target is self.kind else BaseSampler
         )
@@ -198,9 +242,10 @@ class Samplers:
     def _tpe_defaults(self, is_single: bool, space: SearchSpace) -> dict[str, Any]:
         """Return our defaults of TPE's settings.
 
-        Parameters that exist together are modelled jointly, each condition apart (Falkner et al., BOHB, ICML 2018).
-        The constant liar (Ginsbourger et al., 2010) counts running trials as bad. Our sampler does not use it, because
-        slow trials run longest, and slow points would be avoided (`benchmarks/search_learns.py`).
+        Parameters that exist together are modelled jointly, each condition apart (Falkner et al.,
+        BOHB, ICML 2018). The constant liar (Ginsbourger et al., 2010) counts running trials as bad.
+        Our sampler does not use it, because slow trials run longest, and slow points would be
+        avoided (`benchmarks/search_learns.py`).
         """
         has_conditions = any(parameter.condition for parameter in space.parameters)
         is_grouped = is_single and has_conditions and self._conf.get("multivariate", True)
@@ -214,7 +259,8 @@ class Samplers:
     def sampler(self, number: int, count: int) -> BaseSampler:
         """Return the sampler for a trial after `count` proposed configurations.
 
-        TPE would count ended trials as its random start, which takes too long if many trials run at a time.
+        TPE would count ended trials as its random start, which takes too long if many trials run at
+        a time.
         """
         if self._only is not None:
             return cast(BaseSampler, self._only)

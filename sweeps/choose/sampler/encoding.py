@@ -1,11 +1,17 @@
-"""The search space in Optuna's terms: distributions, and the conversion of values to and from Optuna's."""
+"""The search space in Optuna's terms: distributions, and the conversion of values to and from
+Optuna's."""
 
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 
 from sweeps.space.parameters import literal
 from sweeps.space.space import Choice, Interval, Parameter, SearchSpace
@@ -15,22 +21,32 @@ from sweeps.trial.job import Point, Value
 class Encoding:
     """An encoding of ordered numbers by their index, so that they are evenly spaced.
 
-    On the tables of `benchmarks/search_learns.py` indices leave less regret than values or their logarithms. With
-    `true_values` nothing is encoded, because the user's own code reads Optuna's trial.
+    On the tables of `benchmarks/search_learns.py` indices leave less regret than values or their
+    logarithms. With `true_values` nothing is encoded, because the user's own code reads Optuna's
+    trial.
     """
 
     def __init__(self, space: SearchSpace, true_values: bool = False) -> None:
         self.space = space
         self.named = [(parameter, space.name(parameter)) for parameter in space.parameters]
-        ordered = {name: parameter.ordered for parameter, name in self.named if isinstance(parameter, Choice)}
-        self._axes = {name: numbers for name, numbers in ordered.items() if numbers and not true_values}
+        ordered = {
+            name: parameter.ordered
+            for parameter, name in self.named
+            if isinstance(parameter, Choice)
+        }
+        self._axes = {
+            name: numbers for name, numbers in ordered.items() if numbers and not true_values
+        }
         distribution = true_distribution if true_values else encoded_distribution
         self.distributions = {name: distribution(parameter) for parameter, name in self.named}
 
     def encode(self, point: Point) -> dict[str, Any]:
         """Return a point's values as Optuna has them, by the names of their parameters."""
         values = self.space.named(point)
-        return {name: self._axes[name].index(v) if name in self._axes else v for name, v in values.items()}
+        return {
+            name: self._axes[name].index(v) if name in self._axes else v
+            for name, v in values.items()
+        }
 
     def decode(self, name: str, value: Any) -> Value:
         """Return the parameter's value for one of Optuna's values."""
@@ -40,14 +56,16 @@ class Encoding:
 
 @contextmanager
 def quiet_about_lists() -> Iterator[None]:
-    """Show none of the warnings that Optuna gives for each trial: its databases hold lists in spite of them."""
+    """Show none of the warnings that Optuna gives for each trial: its databases hold lists in spite
+    of them."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Choices for a categorical distribution")
         yield
 
 
 def choice_of(value: Value, distribution: BaseDistribution) -> Any:
-    """Return the list or the dict of a distribution that a record has as text; any other value as it is."""
+    """Return the list or the dict of a distribution that a record has as text; any other value as
+    it is."""
     choices = distribution.choices if isinstance(distribution, CategoricalDistribution) else ()
     for choice in choices:
         if isinstance(choice, list | dict) and literal(choice) == value:
@@ -56,7 +74,8 @@ def choice_of(value: Value, distribution: BaseDistribution) -> Any:
 
 
 def in_distribution(name: str, value: Any, distribution: BaseDistribution) -> Any:
-    """Return the value as the distribution's type. Raises ValueError if it is outside of the distribution."""
+    """Return the value as the distribution's type. Raises ValueError if it is outside of the
+    distribution."""
     internal = distribution.to_internal_repr(value)
     if not distribution._contains(internal):
         raise ValueError(f"its value {name}={value} is outside of {distribution}")
@@ -64,7 +83,8 @@ def in_distribution(name: str, value: Any, distribution: BaseDistribution) -> An
 
 
 def encoded_distribution(parameter: Parameter) -> BaseDistribution:
-    """Return the distribution that a sampler chooses from: an interval, indices of ordered numbers, or categories."""
+    """Return the distribution that a sampler chooses from: an interval, indices of ordered numbers,
+    or categories."""
     if isinstance(parameter, Interval):
         return _interval(parameter)
     if parameter.ordered:
@@ -73,12 +93,17 @@ def encoded_distribution(parameter: Parameter) -> BaseDistribution:
 
 
 def true_distribution(parameter: Parameter) -> BaseDistribution:
-    """Return a distribution of the typed values: a range with its step, or all choices as categories."""
+    """Return a distribution of the typed values: a range with its step, or all choices as
+    categories."""
     if isinstance(parameter, Interval):
         return _interval(parameter)
     values: Sequence[Any] = parameter.values
     if parameter.numbers and len(values) > 1:
-        kind = IntDistribution if all(isinstance(value, int) for value in values) else FloatDistribution
+        kind = (
+            IntDistribution
+            if all(isinstance(value, int) for value in values)
+            else FloatDistribution
+        )
         low = min(values)
         high = max(values)
         step = type(low)((high - low) / (len(values) - 1))

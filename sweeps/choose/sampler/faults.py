@@ -1,4 +1,5 @@
-"""Faults of a sampler or a pruner: the study stops with two lines, and a later command continues it."""
+"""Faults of a sampler or a pruner: the study stops with two lines, and a later command continues
+it."""
 
 import json
 from collections.abc import Mapping
@@ -10,15 +11,16 @@ from optuna.samplers import BaseSampler
 from sweeps.base.errors import UserError
 
 _ADVICE = (
-    "Correct its code and type the command again with hydra.sweeper.extend=true, or type another setting and another "
-    "hydra.sweeper.study_name"
+    "Correct its code and type the command again with hydra.sweeper.extend=true, or type another"
+    " setting and another hydra.sweeper.study_name"
 )
 
 Kind = type[BaseSampler] | type[BasePruner]
 
 
 class explain_faults:  # noqa: N801, because it is used as a function
-    """Raise UserError if a sampler or a pruner raises an error, because those of other packages may raise anything."""
+    """Raise UserError if a sampler or a pruner raises an error, because those of other packages may
+    raise anything."""
 
     def __init__(self, kind: Kind, advice: str = _ADVICE) -> None:
         self._kind = kind
@@ -30,11 +32,14 @@ class explain_faults:  # noqa: N801, because it is used as a function
     def __exit__(self, _: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, (Exception, SystemExit, GeneratorExit)):
             words = str(error).splitlines() or ["no message"]
-            raise fault(self._kind, f"it raised {type(error).__name__}: {words[0]}", self._advice) from error
+            raise fault(
+                self._kind, f"it raised {type(error).__name__}: {words[0]}", self._advice
+            ) from error
 
 
 def storable(kind: Kind, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of the system attributes that a sampler or a pruner stored. Raises UserError if one is no JSON."""
+    """Return a copy of the system attributes that a sampler or a pruner stored. Raises UserError if
+    one is no JSON."""
     for name, value in attributes.items():
         try:
             json.dumps(value)

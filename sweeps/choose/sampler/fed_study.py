@@ -1,4 +1,5 @@
-"""An Optuna study in memory, fed with the trials of the record, for samplers and pruners to read."""
+"""An Optuna study in memory, fed with the trials of the record, for samplers and pruners to
+read."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,7 +8,14 @@ from typing import Any, cast
 import optuna
 from optuna.distributions import json_to_distribution
 from optuna.pruners import BasePruner
-from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler, NSGAIIISampler, NSGAIISampler, TPESampler
+from optuna.samplers import (
+    BaseSampler,
+    CmaEsSampler,
+    GPSampler,
+    NSGAIIISampler,
+    NSGAIISampler,
+    TPESampler,
+)
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
@@ -31,10 +39,11 @@ CONSTRAINED = (GPSampler, NSGAIISampler, NSGAIIISampler)
 class FedStudy:
     """The trials in the form that each sampler learns from.
 
-    For TPE a failed trial is infeasible, and so a bad trial, even if few trials fail (c-TPE, Watanabe and Hutter, IJCAI
-    2023). The Gaussian process models the probability that a point runs (Gardner et al., ICML 2014). NSGA-II prefers
-    feasible parents (Deb et al., IEEE TEC 2002). CMA-ES uses ranks only, so a failed trial has the worst value so far
-    (Hansen, 2016). Random and quasi-random samplers learn nothing.
+    For TPE a failed trial is infeasible, and so a bad trial, even if few trials fail (c-TPE,
+    Watanabe and Hutter, IJCAI 2023). The Gaussian process models the probability that a point runs
+    (Gardner et al., ICML 2014). NSGA-II prefers feasible parents (Deb et al., IEEE TEC 2002).
+    CMA-ES uses ranks only, so a failed trial has the worst value so far (Hansen, 2016). Random and
+    quasi-random samplers learn nothing.
     """
 
     def __init__(
@@ -45,7 +54,8 @@ class FedStudy:
         pruner: BasePruner | None = None,
         earlier: Sequence[EarlierTrial] = (),
     ) -> None:
-        """Create an empty study for a class of samplers. Without an encoding, trials have no params."""
+        """Create an empty study for a class of samplers. Without an encoding, trials have no
+        params."""
         self._name = study.name
         self._directions = study.directions
         self._sampler = sampler
@@ -55,13 +65,16 @@ class FedStudy:
         self.metric = study.objective[0]
         self.repeats = study.repeats
         self._offset = len(earlier)
-        self._pending: tuple[int, Any] | None = None  # number and params of a proposed trial that is not yet recorded
+        # number and params of a proposed trial that is not yet recorded
+        self._pending: tuple[int, Any] | None = None
         self._is_partial = False  # whether feeding was interrupted
         self._begin({})
 
     def _begin(self, shared: Mapping[str, Any]) -> None:
         self.storage = InMemoryStorage()
-        optuna.create_study(study_name=self._name, directions=cast(Any, self._directions), storage=self.storage)
+        optuna.create_study(
+            study_name=self._name, directions=cast(Any, self._directions), storage=self.storage
+        )
         self.load_study(None)
         self._id = self.storage.get_study_id_from_name(self._name)
         for key, value in shared.items():
@@ -72,7 +85,8 @@ class FedStudy:
             self._add_earlier(trial)
 
     def follow(self, study: StudySnapshot) -> None:
-        """Feed the new changes. If a trial was reopened, or differs from its proposal, feed all trials anew."""
+        """Feed the new changes. If a trial was reopened, or differs from its proposal, feed all
+        trials anew."""
         is_partial = self._is_partial or not self._is_recorded(study)
         self._is_partial = True
         update = self._outcomes.read_new(study)
@@ -80,7 +94,8 @@ class FedStudy:
             self._begin(study.shared)
             update = self._outcomes.read_new(study)
         for trial in update.proposed:
-            if trial.number + self._offset == self._count:  # because a proposed trial was added before
+            # because a proposed trial was added before
+            if trial.number + self._offset == self._count:
                 self._add(trial)
         for trial, end in update.ended:
             self._end(trial, end)
@@ -97,9 +112,12 @@ class FedStudy:
         return canonical(study.rows[number].params) == canonical(params)
 
     def load_study(self, sampler: BaseSampler | None) -> optuna.Study:
-        """Return a new Optuna object of the study with this sampler, because the object caches its trials."""
+        """Return a new Optuna object of the study with this sampler, because the object caches its
+        trials."""
         sampler = sampler or optuna.samplers.RandomSampler()
-        self.study = optuna.load_study(study_name=self._name, storage=self.storage, sampler=sampler, pruner=self.pruner)
+        self.study = optuna.load_study(
+            study_name=self._name, storage=self.storage, sampler=sampler, pruner=self.pruner
+        )
         return self.study
 
     @property
@@ -111,10 +129,15 @@ class FedStudy:
         assert self._count == number + self._offset
         self._pending = (number, None)
         attrs = {"fixed_params": dict(fixed)} if fixed else {}
-        return self.storage.create_new_trial(self._id, create_trial(state=TrialState.RUNNING, system_attrs=attrs))
+        return self.storage.create_new_trial(
+            self._id, create_trial(state=TrialState.RUNNING, system_attrs=attrs)
+        )
 
-    def begin_again(self, study: StudySnapshot, number: int, fixed: Mapping[str, Any], sampler: BaseSampler) -> int:
-        """Begin a trial anew, because its params are left out. What the sampler stored with the study remains."""
+    def begin_again(
+        self, study: StudySnapshot, number: int, fixed: Mapping[str, Any], sampler: BaseSampler
+    ) -> int:
+        """Begin a trial anew, because its params are left out. What the sampler stored with the
+        study remains."""
         stored = self.shared
         self.follow(study)
         for key, value in stored.items():
@@ -122,8 +145,11 @@ class FedStudy:
         self.load_study(sampler)
         return self.begin(number, fixed)
 
-    def settle(self, number: int, trial_id: int, values: Mapping[str, Any], params: Mapping[str, Any]) -> None:
-        """Set the encoded values of a trial that has begun; `params` are the params that its record will have.
+    def settle(
+        self, number: int, trial_id: int, values: Mapping[str, Any], params: Mapping[str, Any]
+    ) -> None:
+        """Set the encoded values of a trial that has begun; `params` are the params that its record
+        will have.
 
         Raises UserError if the sampler added trials, or ended this one.
         """
@@ -132,13 +158,19 @@ class FedStudy:
         with explain_faults(self._sampler):
             for name, value in values.items():
                 distribution = self.encoding.distributions[name]
-                self.storage.set_trial_param(trial_id, name, distribution.to_internal_repr(value), distribution)
+                self.storage.set_trial_param(
+                    trial_id, name, distribution.to_internal_repr(value), distribution
+                )
         self._pending = (number, dict(params))
 
     def refuse_added(self, kind: Kind, count: int) -> None:
-        """Raise UserError if the study has more than `count` trials of the record, because `kind` added others."""
+        """Raise UserError if the study has more than `count` trials of the record, because `kind`
+        added others."""
         if self._count > count + self._offset:
-            raise fault(kind, "it added trials to Optuna's study, where each trial must be one of the record")
+            raise fault(
+                kind,
+                "it added trials to Optuna's study, where each trial must be one of the record",
+            )
 
     def frozen(self, trial_id: int) -> FrozenTrial:
         """Return a copy of a trial."""
@@ -193,11 +225,16 @@ class FedStudy:
         params = self.encoding.encode(trial.point)
         kinds = {name: self.encoding.distributions[name] for name in params}
         constraints = None if runs is None else {RUNS: runs}
-        ended = create_trial(state=state, values=values, params=params, distributions=kinds, constraints=constraints)
+        ended = create_trial(
+            state=state, values=values, params=params, distributions=kinds, constraints=constraints
+        )
         self.study.add_trial(ended)
 
-    def _translate(self, state: str, values: Sequence[float], failed: bool) -> tuple[TrialState, Any, float | None]:
-        """Return the state, the values and the constraint that the sampler reads of an ended trial."""
+    def _translate(
+        self, state: str, values: Sequence[float], failed: bool
+    ) -> tuple[TrialState, Any, float | None]:
+        """Return the state, the values and the constraint that the sampler reads of an ended
+        trial."""
         is_constrained = issubclass(self._sampler, CONSTRAINED)
         if state == State.COMPLETED and values:
             return TrialState.COMPLETE, values, -1.0 if is_constrained else None
@@ -205,7 +242,11 @@ class FedStudy:
             return TrialState.PRUNED, None, 1.0
         if failed and (is_constrained or issubclass(self._sampler, CmaEsSampler)) and self._worst:
             return TrialState.COMPLETE, self._worst, 1.0 if is_constrained else None
-        return TrialState.PRUNED if state in (State.PRUNED, State.INFEASIBLE) else TrialState.FAIL, None, None
+        return (
+            TrialState.PRUNED if state in (State.PRUNED, State.INFEASIBLE) else TrialState.FAIL,
+            None,
+            None,
+        )
 
     def _update_worst(self, values: Sequence[float]) -> None:
         if values:
@@ -216,5 +257,8 @@ class FedStudy:
 
 def read_reports(trial: TrialRecord, metric: str) -> dict[int, float]:
     """Return the finite values of a metric that the trial reported, by step."""
-    values = {line.step: line.metrics.get(metric, math.nan) for line in TrialFolder(trial.folder).read_metrics().values}
+    values = {
+        line.step: line.metrics.get(metric, math.nan)
+        for line in TrialFolder(trial.folder).read_metrics().values
+    }
     return {step: value for step, value in values.items() if math.isfinite(value)}

@@ -1,11 +1,17 @@
-"""The user's own Optuna storage, `hydra.sweeper.storage`, for optuna-dashboard and `optuna.load_study` to read."""
+"""The user's own Optuna storage, `hydra.sweeper.storage`, for optuna-dashboard and
+`optuna.load_study` to read."""
 
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, json_to_distribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    json_to_distribution,
+)
 from optuna.storages import BaseStorage, get_storage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from sqlalchemy.exc import ArgumentError
@@ -27,15 +33,23 @@ _CONSTRAINTS = {State.COMPLETED: {RUNS: -1.0}, **{state: {RUNS: 1.0} for state i
 
 
 class Mirror:
-    """A writer of the study's trials, with their true names, values and states. Nothing is read back.
+    """A writer of the study's trials, with their true names, values and states. Nothing is read
+    back.
 
-    If the storage does not answer, the study continues. Once the storage answers again, the missing trials are written.
+    If the storage does not answer, the study continues. Once the storage answers again, the missing
+    trials are written.
     """
 
     def __init__(
-        self, url: str, name: str, study: StudySnapshot, space: SearchSpace, clock: Callable[[], float] = time.monotonic
+        self,
+        url: str,
+        name: str,
+        study: StudySnapshot,
+        space: SearchSpace,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Prepare the copy of `study` under this name, which is not that of its folder if hydra.sweep.dir was typed."""
+        """Prepare the copy of `study` under this name, which is not that of its folder if
+        hydra.sweep.dir was typed."""
         self._url = url
         self._name = name
         self._study = study
@@ -48,7 +62,8 @@ class Mirror:
         self.problem: Outage | None = None
 
     def open(self, is_new: bool) -> None:
-        """Connect. Raises UserError if a new study cannot use the storage, or another study has its name.
+        """Connect. Raises UserError if a new study cannot use the storage, or another study has its
+        name.
 
         A study that has begun runs without its storage.
         """
@@ -58,20 +73,24 @@ class Mirror:
             raise
         except Exception as error:  # because databases raise anything
             if is_new or isinstance(error, ArgumentError):  # because such a URL never works
-                raise UserError(f"hydra.sweeper.storage cannot be used: {_reason(error)}") from error
+                raise UserError(
+                    f"hydra.sweeper.storage cannot be used: {_reason(error)}"
+                ) from error
             self._disconnect(error)
 
     def _connect(self) -> None:
         self._storage: BaseStorage = get_storage(self._url)
         name = self._name
         folder = str(self._study.folder)
-        summaries = {study.study_name: study for study in optuna.get_all_study_summaries(self._storage)}
+        summaries = {
+            study.study_name: study for study in optuna.get_all_study_summaries(self._storage)
+        }
         stored = summaries.get(name)
         if stored and stored.user_attrs.get(_OWNER) != folder:
             if stored.n_trials:
                 raise UserError(
-                    f"hydra.sweeper.storage has another study named {name}, with {stored.n_trials} trials.\n"
-                    "Choose another name: hydra.sweeper.study_name=..."
+                    f"hydra.sweeper.storage has another study named {name}, with {stored.n_trials}"
+                    " trials.\nChoose another name: hydra.sweeper.study_name=..."
                 )
             optuna.delete_study(study_name=name, storage=self._storage)
         self._create()
@@ -89,9 +108,12 @@ class Mirror:
         self._connected = True
 
     def tick(self, at_once: bool = False) -> None:
-        """Write new changes. After a failure, skip until its pause is over, unless `at_once`. Raises nothing."""
+        """Write new changes. After a failure, skip until its pause is over, unless `at_once`.
+        Raises nothing."""
         self._pending |= dict.fromkeys(self._changes.read_new(self._study))
-        if (not self._pending and self._connected) or (self._clock() < self._not_before and not at_once):
+        if (not self._pending and self._connected) or (
+            self._clock() < self._not_before and not at_once
+        ):
             return
         try:
             if not self._connected:
@@ -100,7 +122,8 @@ class Mirror:
                 if len(self._stored) > len(self._study.rows):
                     raise ValueError(len(self._stored))
                 self._write()
-            except (ValueError, optuna.exceptions.UpdateFinishedTrialError):  # after new choices or a retry
+            except (ValueError, optuna.exceptions.UpdateFinishedTrialError):
+                # after new choices or a retry
                 optuna.delete_study(study_name=self._name, storage=self._storage)
                 self._create()
                 self._write()
@@ -109,7 +132,10 @@ class Mirror:
             self._disconnect(error)
 
     def _disconnect(self, error: Exception) -> None:
-        problem = f"hydra.sweeper.storage does not answer: {_reason(error)}; the study continues without it"
+        problem = (
+            f"hydra.sweeper.storage does not answer: {_reason(error)}; the study continues"
+            " without it"
+        )
         self.problem = Outage(problem, "hydra.sweeper.storage answers again and has all trials")
         self._not_before = self._clock() + _RETRY_S
         self._connected = False
@@ -134,7 +160,9 @@ class Mirror:
             raise ValueError(trial.number)
         trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._id, trial.number)
         for step in new.intermediate_values.keys() - old.intermediate_values.keys():
-            self._storage.set_trial_intermediate_value(trial_id, step, new.intermediate_values[step])
+            self._storage.set_trial_intermediate_value(
+                trial_id, step, new.intermediate_values[step]
+            )
         for name, value in new.user_attrs.items():
             self._storage.set_trial_user_attr(trial_id, name, value)
         for name, value in new.constraints.items():
@@ -147,14 +175,22 @@ class Mirror:
         with quiet_about_lists():
             own = {name: json_to_distribution(text) for name, text in custom.items()}
         distributions = self._distributions | own
-        fits = not trial.outside and all(key in distributions or key in trial.seed for key in trial.params)
+        fits = not trial.outside and all(
+            key in distributions or key in trial.seed for key in trial.params
+        )
         params: dict[str, Any] = {}
         for key, value in trial.params.items() if fits else ():
             if key not in trial.seed:
                 params[key] = choice_of(value, distributions[key])
-        attrs: dict[str, Any] = {"state": str(trial.state), "error": trial.error, "seed": dict(trial.seed)}
+        attrs: dict[str, Any] = {
+            "state": str(trial.state),
+            "error": trial.error,
+            "seed": dict(trial.seed),
+        }
         attrs |= {} if fits else {"params": dict(trial.params)}
-        state = _STATES.get(trial.state, TrialState.FAIL) if trial.state.is_over else TrialState.RUNNING
+        state = (
+            _STATES.get(trial.state, TrialState.FAIL) if trial.state.is_over else TrialState.RUNNING
+        )
         has_reports = len(self._study.directions) == 1
         return create_trial(
             state=state,
@@ -162,19 +198,24 @@ class Mirror:
             params=params,
             distributions={key: distributions[key] for key in params},
             user_attrs={name: value for name, value in attrs.items() if value or name == "params"},
-            intermediate_values=read_reports(trial, self._study.objective[0]) if has_reports else {},
+            intermediate_values=(
+                read_reports(trial, self._study.objective[0]) if has_reports else {}
+            ),
             constraints=_CONSTRAINTS.get(trial.state),
         )
 
 
 def delete_study(url: str, name: str) -> None:
-    """Delete a study from the user's storage, if it is there. Raises UserError if the storage refuses."""
+    """Delete a study from the user's storage, if it is there. Raises UserError if the storage
+    refuses."""
     try:
         optuna.delete_study(study_name=name, storage=url)
     except KeyError:  # because the storage has no such study
         return
     except Exception as error:  # because databases raise anything
-        raise UserError(f"study {name} cannot be deleted from its storage: {_reason(error)}") from error
+        raise UserError(
+            f"study {name} cannot be deleted from its storage: {_reason(error)}"
+        ) from error
 
 
 def _reason(error: Exception) -> str:
@@ -193,6 +234,7 @@ def _distributions_by_key(space: SearchSpace) -> dict[str, BaseDistribution]:
         elif not any(isinstance(parameter, Interval) for parameter in same):
             choices = dict.fromkeys(value for parameter in same for value in parameter.distinct)
             distributions[key] = CategoricalDistribution(tuple(choices))
-        elif all(type(value) in (int, float) for value in values):  # else Optuna has no distribution
+        elif all(type(value) in (int, float) for value in values):
+            # else Optuna has no distribution
             distributions[key] = FloatDistribution(float(min(values)), float(max(values)))
     return distributions

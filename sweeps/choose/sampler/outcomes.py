@@ -1,4 +1,5 @@
-"""The outcomes of configurations, in the order of the record: the data that a search learns from."""
+"""The outcomes of configurations, in the order of the record: the data that a search learns
+from."""
 
 from dataclasses import dataclass, field
 
@@ -11,12 +12,14 @@ BLAMED = {State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY, State.INFEASIBLE}
 
 
 def is_placeholder(trial: TrialRecord) -> bool:
-    """Return whether a sampler ignores this trial: a repeat, a point outside of the space, or unknown params."""
+    """Return whether a sampler ignores this trial: a repeat, a point outside of the space, or
+    unknown params."""
     return trial.of is not None or trial.outside or (not trial.params and trial.state.is_over)
 
 
 def is_blamed(end: Outcome) -> bool:
-    """Return whether the trial's params caused its failure, so that similar points are likely to fail."""
+    """Return whether the trial's params caused its failure, so that similar points are likely to
+    fail."""
     return end.state in BLAMED and not end.missing_objective
 
 
@@ -25,7 +28,8 @@ class Update:
     """The changes of the record since the last call."""
 
     proposed: list[TrialRecord]
-    ended: list[tuple[TrialRecord, Outcome]]  # first trial of each configuration, and the outcome of all its repeats
+    # first trial of each configuration, and the outcome of all its repeats
+    ended: list[tuple[TrialRecord, Outcome]]
     reopened: bool  # whether a configuration that had ended is open again
 
 
@@ -35,7 +39,8 @@ class ConfigurationOutcomes:
 
     repeats: int
     _changes: Changes = field(default_factory=Changes)
-    _groups: dict[int, list[int]] = field(default_factory=dict)  # trials of each configuration, by its first trial
+    # trials of each configuration, by its first trial
+    _groups: dict[int, list[int]] = field(default_factory=dict)
     _ended: set[int] = field(default_factory=set)
     _count: int = 0  # number of trials read
 
@@ -51,7 +56,9 @@ class ConfigurationOutcomes:
         self._count = len(study.rows)
         for trial in proposed:
             if not trial.race:
-                self._groups.setdefault(trial.number if trial.of is None else trial.of, []).append(trial.number)
+                self._groups.setdefault(trial.number if trial.of is None else trial.of, []).append(
+                    trial.number
+                )
         ended = []
         reopened = False
         for first in firsts:

@@ -1,4 +1,5 @@
-"""The user's own function that suggests parameters, `hydra.sweeper.custom_search_space`, and its values."""
+"""The user's own function that suggests parameters, `hydra.sweeper.custom_search_space`, and its
+values."""
 
 import json
 from collections.abc import Callable
@@ -17,10 +18,15 @@ MAX_PRUNED = 200  # points that the function may leave out in a row
 
 
 class OwnSpace:
-    """The user's function, which adds values to a point of the swept parameters, or leaves the point out."""
+    """The user's function, which adds values to a point of the swept parameters, or leaves the
+    point out."""
 
     def __init__(
-        self, function: Callable[[optuna.Trial], object], name: str, space: SearchSpace, encoding: Encoding
+        self,
+        function: Callable[[optuna.Trial], object],
+        name: str,
+        space: SearchSpace,
+        encoding: Encoding,
     ) -> None:
         self._function = function
         self._name = name
@@ -37,14 +43,16 @@ class OwnSpace:
         return point
 
     def accepts(self, trial: optuna.Trial) -> bool:
-        """Call the function, and return whether the point is tried. Raises UserError if the function raises."""
+        """Call the function, and return whether the point is tried. Raises UserError if the
+        function raises."""
         try:
             with quiet_about_lists():
                 self._function(trial)
         except optuna.TrialPruned as error:
             self._left_out = _first_line(error)
             return False
-        except (Exception, SystemExit, GeneratorExit) as error:  # because the user's code may raise anything
+        except (Exception, SystemExit, GeneratorExit) as error:
+            # because the user's code may raise anything
             raise UserError(
                 f"{self._setting}: it raised {type(error).__name__}: {_first_line(error)}\n"
                 f"Correct {self._name}(cfg, trial)."
@@ -52,7 +60,8 @@ class OwnSpace:
         return True
 
     def values(self, trial: optuna.Trial) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return the function's values, and their distributions as JSON. Raises UserError if JSON changes one.
+        """Return the function's values, and their distributions as JSON. Raises UserError if JSON
+        changes one.
 
         A list or a dict is text, as it is typed.
         """
@@ -61,17 +70,21 @@ class OwnSpace:
         for name, distribution in trial.distributions.items():
             if name in self._encoding.distributions:
                 continue
-            choices = distribution.choices if isinstance(distribution, CategoricalDistribution) else ()
+            choices = (
+                distribution.choices if isinstance(distribution, CategoricalDistribution) else ()
+            )
             for choice in choices:
                 if isinstance(choice, str) and choice.startswith(COLLECTIONS):
                     raise UserError(
-                        f"{self._setting}: it suggests the text {name}={choice!r}, which reads as a list or a dict.\n"
-                        "Suggest the list or the dict itself, or a text that begins with another sign."
+                        f"{self._setting}: it suggests the text {name}={choice!r}, which reads as a"
+                        " list or a dict.\nSuggest the list or the dict itself, or a text that"
+                        " begins with another sign."
                     )
                 if not _is_plain(choice):
                     raise UserError(
-                        f"{self._setting}: it suggests {name}={choice!r}, which JSON cannot hold as it is.\n"
-                        "Suggest numbers, texts, true, false, null, lists, and dicts whose keys are texts."
+                        f"{self._setting}: it suggests {name}={choice!r}, which JSON cannot hold as"
+                        " it is.\nSuggest numbers, texts, true, false, null, lists, and dicts"
+                        " whose keys are texts."
                     )
             value = trial.params[name]
             values[name] = literal(value) if isinstance(value, list | dict) else value
@@ -81,8 +94,8 @@ class OwnSpace:
     def without_points(self) -> UserError:
         """Return the error of a function that leaves out all points."""
         return UserError(
-            f"{self._setting}: it raised TrialPruned for each of the last points, up to {MAX_PRUNED}: "
-            f"{self._left_out}\nLet {self._name}(cfg, trial) leave out fewer points."
+            f"{self._setting}: it raised TrialPruned for each of the last points, up to"
+            f" {MAX_PRUNED}: {self._left_out}\nLet {self._name}(cfg, trial) leave out fewer points."
         )
 
     @property
@@ -91,7 +104,8 @@ class OwnSpace:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether a value is the same after it was written as JSON, as a list is, and a tuple is not."""
+    """Return whether a value is the same after it was written as JSON, as a list is, and a tuple is
+    not."""
     try:
         return repr(json.loads(json.dumps(value))) == repr(value)
     except (TypeError, ValueError, RecursionError):
@@ -106,5 +120,9 @@ def _first_line(error: BaseException) -> str:
 def _suggest(trial: optuna.Trial, name: str, distribution: Any) -> Any:
     if isinstance(distribution, CategoricalDistribution):
         return trial.suggest_categorical(name, distribution.choices)
-    suggest = trial.suggest_int if isinstance(distribution, IntDistribution) else trial.suggest_float
-    return suggest(name, distribution.low, distribution.high, step=distribution.step, log=distribution.log)
+    suggest = (
+        trial.suggest_int if isinstance(distribution, IntDistribution) else trial.suggest_float
+    )
+    return suggest(
+        name, distribution.low, distribution.high, step=distribution.step, log=distribution.log
+    )

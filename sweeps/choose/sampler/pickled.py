@@ -1,4 +1,5 @@
-"""The state of CMA-ES, the only pickle in a record. Optuna unpickles the state, so nobody else may replace it."""
+"""The state of CMA-ES, the only pickle in a record. Optuna unpickles the state, so nobody else may
+replace it."""
 
 import io
 import pickle
@@ -8,7 +9,11 @@ from typing import Any
 from sweeps.base.errors import UserError
 
 _MARK = "optimizer"  # as in the attributes cma:optimizer:0 and cma:optimizer:1, parts of one text
-_NUMBERS = {(f"numpy.{core}.multiarray", name) for core in ("_core", "core") for name in ("scalar", "_reconstruct")}
+_NUMBERS = {
+    (f"numpy.{core}.multiarray", name)
+    for core in ("_core", "core")
+    for name in ("scalar", "_reconstruct")
+}
 _ALLOWED = {
     *_NUMBERS,
     *(("numpy", name) for name in ("dtype", "ndarray")),
@@ -35,7 +40,8 @@ def checked(attributes: Mapping[str, Any], number: int) -> dict[str, Any]:
             _Checked(io.BytesIO(bytes.fromhex(text))).load()
         except Exception as error:  # because a damaged pickle may raise anything
             raise UserError(
-                f"trial {number}: its record of {prefix}{_MARK} is damaged, or another user wrote it: {error}\n"
-                "Search on in a new study, from this one's results: 'hydra.sweeper.learn_from=[NAME]'"
+                f"trial {number}: its record of {prefix}{_MARK} is damaged, or another user wrote"
+                f" it: {error}\nSearch on in a new study, from this one's results:"
+                " 'hydra.sweeper.learn_from=[NAME]'"
             ) from error
     return dict(attributes)

@@ -11,12 +11,14 @@ from sweeps.record.writer import Record
 
 @dataclass
 class Pruner:
-    """A judge of the values that trials report. If the first trial of a configuration is pruned, its repeats end."""
+    """A judge of the values that trials report. If the first trial of a configuration is pruned,
+    its repeats end."""
 
     fed: FedStudy
     record: Record
     _changes: Changes = field(default_factory=Changes)
-    _groups: dict[int, set[int]] = field(default_factory=dict)  # trials of each configuration, by its first trial
+    # trials of each configuration, by its first trial
+    _groups: dict[int, set[int]] = field(default_factory=dict)
 
     def report(self, number: int, step: int, value: float) -> bool:
         """Record a value of the objective, and return whether the trial should end."""

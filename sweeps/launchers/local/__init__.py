@@ -1,1 +1,2 @@
-"""Trials on this machine: forks of a server that has loaded the app's libraries, with GPUs handed out to each."""
+"""Trials on this machine: forks of a server that has loaded the app's libraries, with GPUs handed
+out to each."""

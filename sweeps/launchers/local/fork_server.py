@@ -1,14 +1,14 @@
 """A warm process that imports the heavy libraries once and forks a fresh process for each trial.
 
-Importing TensorFlow takes seconds, a fork takes milliseconds. Only imports may happen here: a TensorFlow runtime that
-has started does not survive a fork.
+Importing TensorFlow takes seconds, a fork takes milliseconds. Only imports may happen here: a
+TensorFlow runtime that has started does not survive a fork.
 
-The server sends lists of ended trials with their outcomes; the first list is empty and follows the imports. The driver
-sends a `Start`, or the number of a trial to kill with its `Outcome`. If the pipe closes, the driver is gone: the server
-kills every trial and ends.
+The server sends lists of ended trials with their outcomes; the first list is empty and follows the
+imports. The driver sends a `Start`, or the number of a trial to kill with its `Outcome`. If the
+pipe closes, the driver is gone: the server kills every trial and ends.
 
-The processes of a trial end with it, whatever their session: as a subreaper (prctl(2)) each trial inherits its orphaned
-descendants, and the server inherits the descendants of an ended trial.
+The processes of a trial end with it, whatever their session: as a subreaper (prctl(2)) each trial
+inherits its orphaned descendants, and the server inherits the descendants of an ended trial.
 """
 
 import ctypes
@@ -43,14 +43,21 @@ _PR_SET_PDEATHSIG = 1  # prctl(2): signal for a process whose parent dies
 _PR_SET_CHILD_SUBREAPER = 36  # prctl(2): inherit orphaned descendants
 _prctl = ctypes.CDLL(None).prctl
 _CHECK_S = 0.5
-_MEMORY_WORDS = ("std::bad_alloc", "MemoryError", "ResourceExhausted", "OOM when allocating", "Out of memory")
+_MEMORY_WORDS = (
+    "std::bad_alloc",
+    "MemoryError",
+    "ResourceExhausted",
+    "OOM when allocating",
+    "Out of memory",
+)
 _CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 _KILL_WAIT_S = 10.0  # maximum wait for killed processes, because a process may hang in the kernel
 
 
 @dataclass(frozen=True)
 class Start:
-    """A request to fork a trial. `job` is a pickled tuple (SentJob, start time), which only the fork unpickles."""
+    """A request to fork a trial. `job` is a pickled tuple (SentJob, start time), which only the
+    fork unpickles."""
 
     number: int
     job: bytes
@@ -78,7 +85,8 @@ class Server:
     def __init__(self, driver: Connection) -> None:
         self._driver = driver
         self._running: dict[int, _Fork] = {}  # by process id
-        self._failures: dict[int, Outcome] = {}  # by trial: outcome of its first rank that ended too early
+        # by trial: outcome of its first rank that ended too early
+        self._failures: dict[int, Outcome] = {}
         self._helpers = set(children(os.getpid()))  # processes that the preloaded modules started
 
     def serve(self) -> None:
@@ -128,7 +136,8 @@ class Server:
             try:
                 receiver, sender = Pipe(duplex=False)
                 pid = os.fork()
-            except OSError as error:  # too many processes or open files, or no memory, which may pass
+            except OSError as error:
+                # too many processes or open files, or no memory, which may pass
                 end = Outcome(State.LOST, f"its process could not be started: {error}")
                 self._kill(start.number, end)
                 if not rank:
@@ -140,7 +149,8 @@ class Server:
             self._running[pid] = _Fork(start, rank, receiver)
 
     def _reap(self) -> None:
-        """Report each ended trial, after its orphans are killed. Their deaths cause further calls."""
+        """Report each ended trial, after its orphans are killed. Their deaths cause further
+        calls."""
         with suppress(ChildProcessError):  # because no child is left
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 for pid in self._orphans():
@@ -149,7 +159,8 @@ class Server:
                     self._settle(fork, _read_end(fork, os.waitstatus_to_exitcode(ended[1])))
 
     def _settle(self, fork: _Fork, end: Outcome) -> None:
-        """Kill the other ranks of a trial whose rank ended too early, and report the outcome after its last rank."""
+        """Kill the other ranks of a trial whose rank ended too early, and report the outcome after
+        its last rank."""
         number = fork.start.number
         live_ranks = self._ranks(fork.start.number)
         if fork.start.log.with_name("end.json").exists():
@@ -165,15 +176,22 @@ class Server:
         return set(children(os.getpid())) - self._helpers - self._running.keys()
 
     def _check_memory(self) -> None:
-        for number, limit in {fork.start.number: fork.start.mem_gb for fork in self._running.values()}.items():
+        for number, limit in {
+            fork.start.number: fork.start.mem_gb for fork in self._running.values()
+        }.items():
             pids = [pid for rank_pid, _ in self._ranks(number) for pid in tree(rank_pid)]
-            if limit and used_gb(pids) > limit and (used := used_gb(pids, shared_once=True)) > limit:
+            if (
+                limit
+                and used_gb(pids) > limit
+                and (used := used_gb(pids, shared_once=True)) > limit
+            ):
                 error = f"it used {used:.3g} GB, more than hydra.launcher.mem_gb={limit:g}"
                 self._kill(number, Outcome(State.OUT_OF_MEMORY, error))
 
 
 def _run(start: Start, rank: int, server: Connection) -> NoReturn:
-    """Run the trial in the fork, send an error that it could not write itself to the server, and exit."""
+    """Run the trial in the fork, send an error that it could not write itself to the server, and
+    exit."""
     try:
         _become_trial(start, rank)
         job, began = cloudpickle.loads(start.job)
@@ -182,7 +200,8 @@ def _run(start: Start, rank: int, server: Connection) -> NoReturn:
         end = outcome_of_error(error)
         if not start.log.with_name("began").is_file():
             end = Outcome(State.REFUSED, f"it could not be started: {end.error}")
-        elif isinstance(error, OSError):  # of the disk, because run_trial catches errors of the task function
+        elif isinstance(error, OSError):
+            # of the disk, because run_trial catches errors of the task function
             end = Outcome(State.LOST, end.error)
         server.send(replace(end, error=end.error[:1000]))  # short, because the pipe is not read yet
         traceback.print_exc()
@@ -191,7 +210,8 @@ def _run(start: Start, rank: int, server: Connection) -> NoReturn:
 
 
 def _read_end(fork: _Fork, code: int) -> Outcome:
-    """Return the outcome of an ended fork. `code` is its exit code, or minus the signal that killed it."""
+    """Return the outcome of an ended fork. `code` is its exit code, or minus the signal that killed
+    it."""
     with suppress(EOFError):  # because the fork sent nothing
         if fork.end is None and fork.error_pipe.poll():
             fork.end = fork.error_pipe.recv()
@@ -232,7 +252,8 @@ def _become_trial(start: Start, rank: int) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """Return the processes that a process has started or inherited and not reaped; none if it is gone."""
+    """Return the processes that a process has started or inherited and not reaped; none if it is
+    gone."""
     pids: list[int] = []
     with suppress(FileNotFoundError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
@@ -250,14 +271,16 @@ def tree(pid: int) -> list[int]:
 
 
 def kill_tree(pid: int) -> None:
-    """Kill a process and all its descendants, ancestors first, because a parent must not report its child's death."""
+    """Kill a process and all its descendants, ancestors first, because a parent must not report its
+    child's death."""
     for member in tree(pid):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(member, signal.SIGKILL)
 
 
 def main(pipe: int, preload: Sequence[str]) -> None:
-    """Serve the driver at the other end of `pipe`, a file descriptor, after the imports of `preload`."""
+    """Serve the driver at the other end of `pipe`, a file descriptor, after the imports of
+    `preload`."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # because the pipe is not read during the imports
     gc.disable()  # because imports leave little garbage, and collection takes a sixth of their time

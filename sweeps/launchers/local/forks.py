@@ -1,4 +1,5 @@
-"""Client of the fork server: starts the server, sends trials, and receives outcomes. The caller assigns slots."""
+"""Client of the fork server: starts the server, sends trials, and receives outcomes. The caller
+assigns slots."""
 
 import json
 import os
@@ -27,11 +28,13 @@ import json, sys
 sys.path[:], folders, *arguments = json.loads(sys.argv[1])
 from sweeps.trial.run import copies
 copies.use(folders and copies.Copies(*folders))
-from sweeps.launchers.local.fork_server import main  # not -m, because messages are pickled by module
+# not -m, because messages are pickled by module
+from sweeps.launchers.local.fork_server import main
 main(*arguments)
 """
 _MARK = "SWEEPYARD_FORKS"
-_HUGE_PAGES = "glibc.malloc.hugetlb=1"  # because a process with TensorFlow then forks and ends in half the time
+# because a process with TensorFlow then forks and ends in half the time
+_HUGE_PAGES = "glibc.malloc.hugetlb=1"
 _THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 
 
@@ -46,9 +49,11 @@ class Forks:
         self.ready = False
 
     def open(self) -> None:
-        """Start the fork server, which is `ready` some polls later, after the end of what an earlier one left."""
+        """Start the fork server, which is `ready` some polls later, after the end of what an
+        earlier one left."""
         if self._log.exists():
-            self._kill_marked()  # because programs that a trial started may outlive a killed driver and its server
+            # because programs that a trial started may outlive a killed driver and its server
+            self._kill_marked()
         self._server, theirs = Pipe()
         environment = os.environ | {
             _MARK: str(self._log),
@@ -56,7 +61,9 @@ class Forks:
             "GLIBC_TUNABLES": f"{os.environ.get('GLIBC_TUNABLES', '')}:{_HUGE_PAGES}".lstrip(":"),
         }
         used = copies.in_use()
-        arguments = json.dumps([sys.path, used and [used.top, used.folder], theirs.fileno(), self._preload])
+        arguments = json.dumps(
+            [sys.path, used and [used.top, used.folder], theirs.fileno(), self._preload]
+        )
         if self._log.is_fifo():  # because opening a pipe waits for its reader
             quarantine(self._log)
         with self._log.open("ab") as log:
@@ -82,8 +89,9 @@ class Forks:
     ) -> None:
         """Fork the trial on `cores` (none: all cores) and `gpus`, with `threads` for each process.
 
-        If its processes use more than `mem_gb`, the trial ends as out_of_memory. If `world` (without addresses) has
-        several ranks, fork one process for each rank; the ranks divide the cores.
+        If its processes use more than `mem_gb`, the trial ends as out_of_memory. If `world`
+        (without addresses) has several ranks, fork one process for each rank; the ranks divide the
+        cores.
         """
         resources = dict.fromkeys(_THREADS, str(threads)) | {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
         resources |= {SHARE: str(job.request.gpus)} if 0 < job.request.gpus < 1 else {}
@@ -91,10 +99,13 @@ class Forks:
         self._running.add(job.number)
         environment = {**job.environment, **resources}
         log = job.attempt_folder.log
-        self._send_message(Start(job.number, payload, log, cores, environment, mem_gb, world or World()))
+        self._send_message(
+            Start(job.number, payload, log, cores, environment, mem_gb, world or World())
+        )
 
     def poll(self, timeout_s: float) -> list[tuple[int, Outcome]]:
-        """Return the trials that ended; wait for one if none did. Raises UserError if `preload` cannot be imported."""
+        """Return the trials that ended; wait for one if none did. Raises UserError if `preload`
+        cannot be imported."""
         over: list[tuple[int, Outcome]] = []
         try:
             while self._server.poll(timeout_s):
@@ -105,13 +116,22 @@ class Forks:
             code = self._wait_for_exit()
             self._deaths = 0 if self.ready else self._deaths + 1
             if not self.ready and (code >= 0 or self._deaths == 3):
-                ended = f"it was killed by signal {-code}" if code < 0 else f"it ended with exit code {code}"
+                ended = (
+                    f"it was killed by signal {-code}"
+                    if code < 0
+                    else f"it ended with exit code {code}"
+                )
                 last = "".join(last_lines(self._log, 1)).strip() if code > 0 else ""
-                problem = f"hydra.launcher.preload={self._preload} cannot be imported: {last or ended}"
+                problem = (
+                    f"hydra.launcher.preload={self._preload} cannot be imported: {last or ended}"
+                )
                 raise UserError(f"{problem}\nSee {self._log}") from None
             self.ready = False
             self.open()
-            lost = Outcome(State.LOST, "its process was killed from outside, with the fork server of all trials")
+            lost = Outcome(
+                State.LOST,
+                "its process was killed from outside, with the fork server of all trials",
+            )
             over += [(number, lost) for number in self._running.difference(dict(over))]
         self._running.difference_update(dict(over))
         return over
@@ -130,18 +150,22 @@ class Forks:
         self._wait_for_exit()
 
     def _send_message(self, message: Start | tuple[int, Outcome]) -> None:
-        with suppress(BrokenPipeError, ConnectionResetError):  # because poll() handles a dead server
+        # because poll() handles a dead server
+        with suppress(BrokenPipeError, ConnectionResetError):
             self._server.send(message)
 
     def _wait_for_exit(self) -> int:
-        """Return the exit code of the server. If it was killed, kill the processes of its trials."""
+        """Return the exit code of the server. If it was killed, kill the processes of its
+        trials."""
         code = self._process.wait()
-        for _ in range(3 if code < 0 else 0):  # because a process may start another just before its death
+        # because a process may start another just before its death
+        for _ in range(3 if code < 0 else 0):
             self._kill_marked()
         return code
 
     def _kill_marked(self) -> None:
-        """Kill the processes of the study's trials on this machine, by the mark in their environment."""
+        """Kill the processes of the study's trials on this machine, by the mark in their
+        environment."""
         for process in psutil.process_iter(["environ"]):
             if (process.info["environ"] or {}).get(_MARK) == str(self._log):
                 with suppress(psutil.Error):

@@ -13,7 +13,8 @@ class Gpus:
     """GPUs of which a trial takes several, or a part of one."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._held: dict[str, list[float]] = {name: [] for name in names}  # the parts that trials hold of each GPU
+        # the parts that trials hold of each GPU
+        self._held: dict[str, list[float]] = {name: [] for name in names}
 
     def __len__(self) -> int:
         return len(self._held)
@@ -22,13 +23,19 @@ class Gpus:
         return iter(self._held)
 
     def take(self, gpus: float) -> list[str] | None:
-        """Take `gpus` whole GPUs, or a part of the GPU with the most room; return their names, None without room.
+        """Take `gpus` whole GPUs, or a part of the GPU with the most room; return their names, None
+        without room.
 
-        A part is 1 / n, where at most n trials may share the GPU; the largest part of a GPU decides.
+        A part is 1 / n, where at most n trials may share the GPU; the largest part of a GPU
+        decides.
         """
         part = min(gpus, 1.0)
         count = math.ceil(gpus)
-        free = [name for name, held in self._held.items() if max([part, *held]) * (len(held) + 1) <= _FULL]
+        free = [
+            name
+            for name, held in self._held.items()
+            if max([part, *held]) * (len(held) + 1) <= _FULL
+        ]
         taken = sorted(free, key=lambda name: sum(self._held[name]))[:count]
         if len(taken) < count:
             return None
@@ -43,7 +50,8 @@ class Gpus:
 
 
 def gpus_on_node(settings: LocalLauncherConf | SlurmLauncherConf, gpus: int) -> float:
-    """Return how many GPUs a trial holds on a node: all `gpus` that it requests, or its part of one GPU.
+    """Return how many GPUs a trial holds on a node: all `gpus` that it requests, or its part of one
+    GPU.
 
     Raises UserError if the trial cannot share a GPU.
     """
@@ -58,5 +66,7 @@ def gpus_on_node(settings: LocalLauncherConf | SlurmLauncherConf, gpus: int) -> 
         key = "(in an app without this key: hydra.launcher.gpus_per_node=1)"
         raise UserError(f"{typed}: the trial requests no GPU.\nAdd gpus=1 {key}")
     if gpus > 1:
-        raise UserError(f"{typed} and gpus={gpus} conflict: trials share one GPU.\nType gpus=1, or {alone}")
+        raise UserError(
+            f"{typed} and gpus={gpus} conflict: trials share one GPU.\nType gpus=1, or {alone}"
+        )
     return gpus / count

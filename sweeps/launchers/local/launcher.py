@@ -74,18 +74,28 @@ class LocalTrials(TrialLauncher):
         )
         self._free_gb -= mem_gb
         world = World(size=size, addresses=("127.0.0.1",) * size, timeout_s=settings.rank_timeout_s)
-        self._forks.start(SentJob.of(job), slot.cores, slot.gpus, max(1, cores // world.size), request.mem_gb, world)
+        self._forks.start(
+            SentJob.of(job),
+            slot.cores,
+            slot.gpus,
+            max(1, cores // world.size),
+            request.mem_gb,
+            world,
+        )
         return True
 
     def adopt(self, job: Job) -> bool:
-        """Wait until the trial, which dies with its driver, has ended. Raises UserError if it is alive after 30 s."""
+        """Wait until the trial, which dies with its driver, has ended. Raises UserError if it is
+        alive after 30 s."""
         await_end(job.attempt_folder)
         return False
 
     def poll(self, timeout_s: float) -> list[tuple[int, Outcome]]:
         for number, slot in self._slots.items():
             if time.monotonic() > slot.deadline:
-                self._forks.kill(number, State.TIMED_OUT, "it ran longer than hydra.launcher.timeout_min")
+                self._forks.kill(
+                    number, State.TIMED_OUT, "it ran longer than hydra.launcher.timeout_min"
+                )
         over = self._forks.poll(timeout_s)
         for number, _ in over:
             slot = self._slots.pop(number)
@@ -97,7 +107,10 @@ class LocalTrials(TrialLauncher):
     def notes(self) -> list[str]:
         if self._uses_gpus or not self._machine.gpus:
             return []
-        return [f"this machine has {len(self._machine.gpus)} GPUs, and no trial requests a GPU. Add gpus=1 to use them"]
+        return [
+            f"this machine has {len(self._machine.gpus)} GPUs, and no trial requests a GPU. Add"
+            " gpus=1 to use them"
+        ]
 
     def cancel_pending(self) -> None: ...  # because each submitted trial has started
 

@@ -29,10 +29,15 @@ class Machine:
     @classmethod
     def here(cls) -> "Machine":
         """Return the resources that this process may use."""
-        return cls(tuple(sorted(os.sched_getaffinity(0))), tuple(visible_gpus()), psutil.virtual_memory().total / 1e9)
+        return cls(
+            tuple(sorted(os.sched_getaffinity(0))),
+            tuple(visible_gpus()),
+            psutil.virtual_memory().total / 1e9,
+        )
 
     def request(self, config: DictConfig) -> Request:
-        """Return the resources of this composed trial. Raises UserError if this machine has less."""
+        """Return the resources of this composed trial. Raises UserError if this machine has
+        less."""
         settings = read(config.hydra.launcher, LocalLauncherConf)
         if settings.nodes > 1:
             advice = f"Train in ranks={settings.nodes} processes here, or {_ON_A_CLUSTER}"
@@ -41,20 +46,35 @@ class Machine:
         held = gpus_on_node(settings, gpu_count)
         rank_cores = self._cores_per_rank(settings)
         ranks = settings.tasks_per_node
-        cores_name = "hydra.launcher.cpus_per_task" if ranks == 1 else f"{ranks} ranks of {rank_cores} cores"
+        cores_name = (
+            "hydra.launcher.cpus_per_task" if ranks == 1 else f"{ranks} ranks of {rank_cores} cores"
+        )
         of_app = OmegaConf.select(config.hydra.launcher._get_root(), "gpus")
         gpus_name = "gpus" if of_app == gpu_count else "hydra.launcher.gpus_per_node"
         for name, required, available, unit in (
             (gpus_name, gpu_count, len(self.gpus), "GPUs"),
             (cores_name, rank_cores * ranks, len(self.cores), "CPU cores"),
-            ("hydra.launcher.mem_gb", settings.mem_gb or 0, math.floor(self.memory_gb), "GB of memory"),
+            (
+                "hydra.launcher.mem_gb",
+                settings.mem_gb or 0,
+                math.floor(self.memory_gb),
+                "GB of memory",
+            ),
         ):
             if required > available:
-                most = f"Type {name}={available}" if name.isidentifier() or "." in name else f"Ask for {available}"
+                most = (
+                    f"Type {name}={available}"
+                    if name.isidentifier() or "." in name
+                    else f"Ask for {available}"
+                )
                 advice = f"{most}{' or less' * (available > 0)}, or {_ON_A_CLUSTER}"
-                raise UserError(f"{name}={required}: this machine has {available or 'no'} {unit}.\n{advice}")
+                raise UserError(
+                    f"{name}={required}: this machine has {available or 'no'} {unit}.\n{advice}"
+                )
         limits = settings.mem_gb, settings.timeout_min
-        return Request(held, rank_cores * ranks, *limits, ranks=ranks, co2_g_per_kwh=settings.co2_g_per_kwh)
+        return Request(
+            held, rank_cores * ranks, *limits, ranks=ranks, co2_g_per_kwh=settings.co2_g_per_kwh
+        )
 
     def _cores_per_rank(self, settings: LocalLauncherConf) -> int:
         if settings.cpus_per_task is not None:
@@ -65,22 +85,33 @@ class Machine:
         return max(1, len(self.cores) * count // every // sharers) if 0 < count <= every else 1
 
     def at_once(self, config: DictConfig) -> tuple[int, str]:
-        """Return how many trials of this configuration fit, and the limit in words. Raises UserError if none fits."""
+        """Return how many trials of this configuration fit, and the limit in words. Raises
+        UserError if none fits."""
         request = self.request(config)
         settings = read(config.hydra.launcher, LocalLauncherConf)
         trial_gb = request.mem_gb or DEFAULT_GB * settings.tasks_per_node
         limits = [
-            (len(self.gpus), request.gpus, "GPUs", "gpus_per_node" if request.gpus >= 1 else "trials_per_gpu"),
+            (
+                len(self.gpus),
+                request.gpus,
+                "GPUs",
+                "gpus_per_node" if request.gpus >= 1 else "trials_per_gpu",
+            ),
             (len(self.cores), request.cores or 0, "CPU cores", "cpus_per_task"),
             (math.floor(self.memory_gb), trial_gb, "GB of memory", "mem_gb"),
         ]
-        counts = [(int(round(limit[0] / limit[1], 6)), *limit) for limit in limits if limit[1]]  # because of 1/49 GPU
+        # because of 1/49 GPU
+        counts = [(int(round(limit[0] / limit[1], 6)), *limit) for limit in limits if limit[1]]
         count, total, each, unit, name = min(counts)
-        return count, f"this machine has {total} {unit}, and each takes {each:g} (hydra.launcher.{name})"
+        return (
+            count,
+            f"this machine has {total} {unit}, and each takes {each:g} (hydra.launcher.{name})",
+        )
 
 
 def visible_gpus() -> list[str]:
-    """Return the ids of the GPUs that this process may use, as in CUDA_VISIBLE_DEVICES; none without a driver."""
+    """Return the ids of the GPUs that this process may use, as in CUDA_VISIBLE_DEVICES; none
+    without a driver."""
     try:
         every = gpus.names_here()
     except pynvml.NVMLError:

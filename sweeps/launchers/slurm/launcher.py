@@ -25,7 +25,8 @@ from sweeps.trial.job import Job, Outcome, Request
 _TICK_S = 0.2  # the second with workers, because their trials are short
 _WARM_TICK_S = 0.05
 _JUDGE_S = 1.0
-_UNMEASURED = STARTS_PER_MIN - 1  # trials before their length is measured; the last start is that of the first worker
+# trials before their length is measured; the last start is that of the first worker
+_UNMEASURED = STARTS_PER_MIN - 1
 
 
 class SlurmTrials(TrialLauncher):
@@ -43,14 +44,19 @@ class SlurmTrials(TrialLauncher):
         self.slurm = FollowedJobs(settings)
         self.arrays = Arrays(self.slurm, settings, study / "arrays")
         self.jobs = JobTrials(self.slurm, settings, self.arrays, study)
-        self.workers = WorkerTrials(self.slurm, settings, self.arrays, study / "workers", self._median_s)
+        self.workers = WorkerTrials(
+            self.slurm, settings, self.arrays, study / "workers", self._median_s
+        )
         self._settings = settings
         self._study = study
         self._previewed: dict[str, DictConfig] = {}  # settings of the requests, equal settings once
         self._is_ahead = False  # whether further trials do not depend on the results of these
-        self._judged: dict[float, tuple[float, bool | None]] = {}  # by GPUs: when, and whether trials are short
-        self._next: tuple[Job | None, SlurmLauncherConf] = None, settings  # the newest trial, and its own settings
-        self._is_waiting = False  # whether the next trial waits until the length of such trials is measured
+        # by GPUs: when, and whether trials are short
+        self._judged: dict[float, tuple[float, bool | None]] = {}
+        # the newest trial, and its own settings
+        self._next: tuple[Job | None, SlurmLauncherConf] = None, settings
+        # whether the next trial waits until the length of such trials is measured
+        self._is_waiting = False
         self._looks = Looks()  # at the files of trials with a job of their own
         self._worker_looks = RateLimit()  # at the files of workers and of their trials
 
@@ -64,11 +70,16 @@ class SlurmTrials(TrialLauncher):
         return requested
 
     def preview(self) -> Iterator[str]:
-        driver = driver_job.requested(self._study, self._settings) if self._settings.driver == "job" else None
+        driver = (
+            driver_job.requested(self._study, self._settings)
+            if self._settings.driver == "job"
+            else None
+        )
         return preview(self._study, list(self._previewed.values()), driver)
 
     def open(self) -> None:
-        """Start the watcher, and adopt the workers of an earlier driver. Raises UserError if commands are missing."""
+        """Start the watcher, and adopt the workers of an earlier driver. Raises UserError if
+        commands are missing."""
         check_commands()
         self.slurm.lengths.read(self._study)
         self.slurm.watcher.start()
@@ -95,7 +106,8 @@ class SlurmTrials(TrialLauncher):
         return self.jobs.submit(job, settings, self._is_ahead)
 
     def _submit_by_length(self, job: Job, settings: SlurmLauncherConf) -> bool:
-        """Submit the trial to the workers if such trials are short. Before this is measured, few trials may run."""
+        """Submit the trial to the workers if such trials are short. Before this is measured, few
+        trials may run."""
         try:
             check_request(settings)
         except UserError:  # because no worker could run the trial
@@ -137,7 +149,9 @@ class SlurmTrials(TrialLauncher):
         return over
 
     def _observe(self) -> None:
-        self.jobs.observe(self._looks.due(self.jobs.trials.values(), lambda trial: not trial[1].is_waiting))
+        self.jobs.observe(
+            self._looks.due(self.jobs.trials.values(), lambda trial: not trial[1].is_waiting)
+        )
         if self._worker_looks.is_due:
             self._worker_looks.begin(len(self.workers.trials) + len(self.workers.jobs))
             self.workers.observe()
@@ -152,13 +166,19 @@ class SlurmTrials(TrialLauncher):
     def _notes_on_lengths(self) -> list[str]:
         """Return why trials run in warm workers, or few at a time."""
         if self._is_waiting:
-            reason = f"at most {_UNMEASURED} trials start, and as many a minute, before their length is measured"
+            reason = (
+                f"at most {_UNMEASURED} trials start, and as many a minute, before their length is"
+                " measured"
+            )
             return [f"{reason}. To start all: hydra.launcher.trials_per_job=1"]
-        is_by_length = self._settings.trials_per_job == "auto" and not _needs_workers(self._settings)
+        is_by_length = self._settings.trials_per_job == "auto" and not _needs_workers(
+            self._settings
+        )
         if is_by_length and self.workers.trials:
             median_s = self._median_s(next(iter(self.workers.trials.values())).job) or 0.0
             reason = (
-                f"trials take {median_s:.0f} s, less than short_trial_min={self._settings.short_s / 60:g} (minutes)"
+                f"trials take {median_s:.0f} s, less than"
+                f" short_trial_min={self._settings.short_s / 60:g} (minutes)"
             )
             return [f"{reason}: they run in warm workers"]
         return []

@@ -1,8 +1,10 @@
-"""The states of our SLURM jobs: one squeue for all jobs, and sacct for jobs that squeue no longer lists.
+"""The states of our SLURM jobs: one squeue for all jobs, and sacct for jobs that squeue no longer
+lists.
 
 The files by which the driver and a job find each other, in the folder of the attempt or the worker:
 
-    job.json          the job's name and id, written after sbatch; or, before sbatch, the array and the
+    job.json          the job's name and id, written after sbatch; or, before sbatch, the array and
+                      the
                       index of the element                                                 (driver)
     slurm/call.pkl    the function that the job runs; slurm/ is private to its owner       (driver)
     slurm/setup.sh      the lines of `setup`, of mode 0600, until the job has read them   (driver)
@@ -35,29 +37,37 @@ _TYPED_CLUSTER = os.environ.get(_CLUSTERS)
 _SCRIPTS = ("*/attempts/*", "workers/*/*", "arrays/*/*", "driver/jobs/*")
 _TIMEOUT_S = 20  # because SLURM's commands would retry for minutes without a controller
 _UNREACHABLE = re.compile(
-    "contact slurm controller|Connection refused|configuration source|s_p_parse_file|timed out|took longer"
+    "contact slurm controller|Connection refused|configuration source|s_p_parse_file|timed out|took"
+    " longer"
 )
-_CHECKS = "Check the controller (scontrol ping) and SLURM_CONF, which must name the cluster's slurm.conf"
+_CHECKS = (
+    "Check the controller (scontrol ping) and SLURM_CONF, which must name the cluster's slurm.conf"
+)
 
 ELEMENTS = "elements"  # links to the folders of the attempts of an array, by index
 
 
 def name_of(folder: Path) -> str:
-    """Return the unique name of the SLURM job with its files in `folder`, such as study-trial.attempt-hash."""
+    """Return the unique name of the SLURM job with its files in `folder`, such as
+    study-trial.attempt-hash."""
     path = folder.resolve()
-    prefix = "-".join(re.sub(r"[^\w.-]", "_", part)[:60] for part in (path.parents[2].name, path.parents[1].name))
+    prefix = "-".join(
+        re.sub(r"[^\w.-]", "_", part)[:60] for part in (path.parents[2].name, path.parents[1].name)
+    )
     digest = hashlib.blake2s(bytes(path), digest_size=4).hexdigest()
     return f"{prefix}.{path.name}-{digest}"
 
 
 def token_of(number: int, attempt: int) -> str:
-    """Return the name of an attempt's file in the queue of workers, which sorts in the queue's order."""
+    """Return the name of an attempt's file in the queue of workers, which sorts in the queue's
+    order."""
     return f"{number:07}.{attempt:04}.job"
 
 
 @dataclass(frozen=True)
 class Ticket:
-    """What identifies the job of an attempt or a worker: its name and, once sbatch or squeue has reported it, its id.
+    """What identifies the job of an attempt or a worker: its name and, once sbatch or squeue has
+    reported it, its id.
 
     The name of an element of an array is ARRAY_INDEX.
     """
@@ -68,11 +78,14 @@ class Ticket:
 
 
 def write_job_id(folder: Path, job_id: str) -> None:
-    write_whole(folder / "job.json", json.dumps({"name": name_of(folder), "id": job_id}), sync=False)
+    write_whole(
+        folder / "job.json", json.dumps({"name": name_of(folder), "id": job_id}), sync=False
+    )
 
 
 def write_element(array: Path, index: int, folder: Path) -> Ticket:
-    """Make the job of an attempt or a worker an element of the array, before sbatch, and return its ticket.
+    """Make the job of an attempt or a worker an element of the array, before sbatch, and return its
+    ticket.
 
     Raises OSError.
     """
@@ -84,7 +97,8 @@ def write_element(array: Path, index: int, folder: Path) -> Ticket:
 
 
 def read_ticket(folder: Path) -> Ticket:
-    """Return the ticket by job.json; without an id if the file is missing, damaged, or copied from another folder."""
+    """Return the ticket by job.json; without an id if the file is missing, damaged, or copied from
+    another folder."""
     name = name_of(folder)
     with suppress(OSError, CorruptFile):
         content = read_json(folder / "job.json") or {}
@@ -93,7 +107,9 @@ def read_ticket(folder: Path) -> Ticket:
             index = str(content.get("index"))
             if index.isdecimal() and (array / ELEMENTS / index).resolve() == folder.resolve():
                 array_id = read_job_id(array)
-                return Ticket(f"{name_of(array)}_{index}", array_id and f"{array_id}_{index}", array)
+                return Ticket(
+                    f"{name_of(array)}_{index}", array_id and f"{array_id}_{index}", array
+                )
         elif content.get("name") == name and str(content.get("id")).isdecimal():
             return Ticket(name, str(content["id"]))
     return Ticket(name)
@@ -108,7 +124,8 @@ class SlurmError(UserError):
 
 
 def squeue() -> Listing:
-    """Return this user's jobs, including jobs that ended minutes ago (MinJobAge). Raises SlurmError."""
+    """Return this user's jobs, including jobs that ended minutes ago (MinJobAge). Raises
+    SlurmError."""
     jobs = Listing()
     for job_id, state, reason, array in rows(_SQUEUE, 4):
         jobs.add(_name_in(array, job_id), JobInfo(job_id, state, reason))
@@ -124,14 +141,20 @@ def sacct(ids: Iterable[str]) -> Listing:
     names: dict[str, str] = {}
     clusters = [f"--clusters={os.environ[_CLUSTERS]}"] if _CLUSTERS in os.environ else []
     jobs_and_arrays = {job_id.partition("_")[0]: None for job_id in ids}
-    for step_id, state, name in rows([*_SACCT, *clusters, f"--jobs={','.join(jobs_and_arrays)}"], 3):
+    for step_id, state, name in rows(
+        [*_SACCT, *clusters, f"--jobs={','.join(jobs_and_arrays)}"], 3
+    ):
         job_ids, _, step = step_id.partition(".")
         words = state.split()  # such as CANCELLED by 0
         for job_id in _elements(job_ids) if words else ():
             if not step:
                 names[job_id] = _name_in(name, job_id)
-                jobs.add(names[job_id], JobInfo(job_id, words[0], by=words[2] if len(words) == 3 else None))
-            elif words == ["OUT_OF_MEMORY"] and job_id in names:  # because only the step has this state
+                jobs.add(
+                    names[job_id],
+                    JobInfo(job_id, words[0], by=words[2] if len(words) == 3 else None),
+                )
+            elif words == ["OUT_OF_MEMORY"] and job_id in names:
+                # because only the step has this state
                 jobs.add(names[job_id], JobInfo(job_id, words[0]))
     return jobs
 
@@ -152,11 +175,14 @@ def _elements(job_ids: str) -> list[str]:
 
 
 def by_array(ids: Iterable[str]) -> list[str]:
-    """Return the ids with one word for all elements of an array, because each word is one request to the controller."""
+    """Return the ids with one word for all elements of an array, because each word is one request
+    to the controller."""
     arrays: dict[str, list[str]] = {}
     for array, _, index in (job_id.partition("_") for job_id in ids):
         arrays.setdefault(array, []).extend([index] if index else [])
-    return [f"{array}_[{','.join(indices)}]" if indices else array for array, indices in arrays.items()]
+    return [
+        f"{array}_[{','.join(indices)}]" if indices else array for array, indices in arrays.items()
+    ]
 
 
 def cancel(jobs: Sequence[str], pending_only: bool = False) -> None:
@@ -165,37 +191,50 @@ def cancel(jobs: Sequence[str], pending_only: bool = False) -> None:
         answer(["scancel", *(["--state=PENDING"] if pending_only else []), *jobs])
     except SlurmError as error:
         harmless = ("Job/step already completing or completed", "Invalid job id specified")
-        if lines := [line for line in str(error).splitlines() if not any(text in line for text in harmless)]:
+        if lines := [
+            line for line in str(error).splitlines() if not any(text in line for text in harmless)
+        ]:
             raise SlurmError("; ".join(lines)) from error
 
 
 def select_cluster(name: str | None) -> None:
-    """Send all later SLURM commands of this process to a cluster; if None, to the user's own choice."""
+    """Send all later SLURM commands of this process to a cluster; if None, to the user's own
+    choice."""
     os.environ.pop(_CLUSTERS, None)
     if chosen := name or _TYPED_CLUSTER:
         os.environ[_CLUSTERS] = chosen
 
 
 def cluster_of(study: Path) -> str | None:
-    """Return the cluster that a job of the study was submitted to by name; "" without a name, None without a job."""
-    scripts = (file for pattern in _SCRIPTS for file in study.glob(f"{pattern}/slurm/*submission*.sh"))
+    """Return the cluster that a job of the study was submitted to by name; "" without a name, None
+    without a job."""
+    scripts = (
+        file for pattern in _SCRIPTS for file in study.glob(f"{pattern}/slurm/*submission*.sh")
+    )
     texts = (script.read_text(errors="replace") for script in scripts)
-    if (text := next((text for text in texts if "\nsrun " in text), None)) is None:  # the others were cut before sbatch
+    # the others were cut before sbatch
+    if (text := next((text for text in texts if "\nsrun " in text), None)) is None:
         return None
     match = re.search("^#SBATCH --clusters=(.*)$", text, re.MULTILINE)
     return shlex.split(match[1])[0] if match else ""
 
 
 def choose_cluster(study: Path, name: str | None) -> None:
-    """Choose the cluster for the study's jobs. Raises UserError if the study has jobs on another cluster."""
+    """Choose the cluster for the study's jobs. Raises UserError if the study has jobs on another
+    cluster."""
     if (former := cluster_of(study)) not in (None, name or ""):
-        problem = f"hydra.launcher.clusters={name or 'null'}: this study has jobs on another cluster"
-        raise UserError(f"{problem}.\nType hydra.launcher.clusters={former or 'null'}, or another study_name")
+        problem = (
+            f"hydra.launcher.clusters={name or 'null'}: this study has jobs on another cluster"
+        )
+        raise UserError(
+            f"{problem}.\nType hydra.launcher.clusters={former or 'null'}, or another study_name"
+        )
     select_cluster(name)
 
 
 def living_jobs(study: Path, unfinished: Iterable[Path]) -> list[JobInfo]:
-    """Return the queued and running jobs of the study's `unfinished` trials and workers. Raises SlurmError."""
+    """Return the queued and running jobs of the study's `unfinished` trials and workers. Raises
+    SlurmError."""
     folders = [folder for trial in unfinished for folder in trial.glob("attempts/[0-9]*/slurm")]
     select_cluster(cluster_of(study))
     folders += study.glob("workers/*/[0-9]*/slurm")
@@ -229,7 +268,8 @@ def jobs_of_attempts(study: Path, attempts: Mapping[int, Path]) -> dict[int, str
 
 
 def cancel_pending_and_dismiss_idle(study: Path, jobs: list[JobInfo]) -> None:
-    """Cancel the pending jobs of the study, and dismiss its workers. Raises SlurmError or OSError."""
+    """Cancel the pending jobs of the study, and dismiss its workers. Raises SlurmError or
+    OSError."""
     for queued in study.glob("workers/*/queue/*.job"):
         queued.unlink(missing_ok=True)  # because a worker may claim the file first
     if pending := [job.id for job in jobs if job.state == "PENDING"]:
@@ -239,7 +279,8 @@ def cancel_pending_and_dismiss_idle(study: Path, jobs: list[JobInfo]) -> None:
 
 
 def rows(command: list[str], fields: int) -> list[list[str]]:
-    """Return the rows that the command prints, without other lines. Raises SlurmError if the output is not text."""
+    """Return the rows that the command prints, without other lines. Raises SlurmError if the output
+    is not text."""
     lines = [line.split("|", fields - 1) for line in answer(command).splitlines()]
     if any(len(line) != fields and "\N{REPLACEMENT CHARACTER}" in line[0] for line in lines):
         raise SlurmError(f"the output of {command[0]} cannot be read")
@@ -252,7 +293,8 @@ def with_hint(error: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    return {**shell.for_queries(), "SLURM_BITSTR_LEN": "0"}  # because SLURM shortens the indices of an array's elements
+    # because SLURM shortens the indices of an array's elements
+    return {**shell.for_queries(), "SLURM_BITSTR_LEN": "0"}
 
 
 def answer(command: list[str]) -> str:
@@ -270,7 +312,9 @@ def answer(command: list[str]) -> str:
     except subprocess.TimeoutExpired as error:
         raise SlurmError(with_hint(f"{command[0]} took longer than {_TIMEOUT_S} s")) from error
     except subprocess.CalledProcessError as error:
-        raise SlurmError(with_hint(error.stderr.strip() or f"{command[0]} ended with {error.returncode}")) from error
+        raise SlurmError(
+            with_hint(error.stderr.strip() or f"{command[0]} ended with {error.returncode}")
+        ) from error
     except OSError as error:  # because it is not installed, or no process can be started now
         raise SlurmError(f"{command[0]} cannot be run: {error}") from error
     return done.stdout

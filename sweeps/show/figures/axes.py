@@ -1,4 +1,5 @@
-"""The axis of a swept parameter: the positions of its values between 0 and 1, and its tick labels."""
+"""The axis of a swept parameter: the positions of its values between 0 and 1, and its tick
+labels."""
 
 import math
 import re
@@ -36,7 +37,8 @@ class Axis:
     floor: float | None = None  # where zeros are drawn on a logarithmic axis
 
     def position(self, value: Value) -> float:
-        """Return the position of a value, from 0 (lower end) to 1 (upper end), or below 0 for None."""
+        """Return the position of a value, from 0 (lower end) to 1 (upper end), or below 0 for
+        None."""
         if value is None:
             return _NONE_POSITION
         if self.categories:
@@ -65,10 +67,13 @@ class Axis:
         ticks = {_NONE_POSITION: self.none} if self.has_none else {}
         if self.categories:
             step = math.ceil(len(self.categories) / (2 * MOST_TICKS))
-            return ticks | {self.position(category): category for category in self.categories[::step]}
+            return ticks | {
+                self.position(category): category for category in self.categories[::step]
+            }
         for number in self.round_numbers():
             position = self.position(number)
-            if not ticks or position - max(ticks) >= _GAP:  # because labels that are closer would overlap
+            # because labels that are closer would overlap
+            if not ticks or position - max(ticks) >= _GAP:
                 ticks[position] = self.number_label(number)
         return ticks
 
@@ -77,31 +82,61 @@ class Axis:
         return "0" if number == self.floor else text(number, digits=6 if number.is_integer() else 4)
 
     def round_numbers(self) -> list[float]:
-        """Return the numbers to label: a few tried numbers, powers of ten and the ends, or even steps."""
-        are_typed = all(float(f"{number:.5g}") == number for number in self.numbers)  # because samplers use more digits
-        if are_typed and len(self.numbers) <= MOST_TICKS and {self.low, self.high} <= {*self.numbers}:
+        """Return the numbers to label: a few tried numbers, powers of ten and the ends, or even
+        steps."""
+        # because samplers use more digits
+        are_typed = all(float(f"{number:.5g}") == number for number in self.numbers)
+        if (
+            are_typed
+            and len(self.numbers) <= MOST_TICKS
+            and {self.low, self.high} <= {*self.numbers}
+        ):
             return [*self.numbers]
         if self.log:
             first = math.ceil(math.log10(self.low))
             last = math.floor(math.log10(self.high))
-            powers = [10.0**power for power in range(first, last + 1, math.ceil((last - first + 1) / MOST_TICKS) or 1)]
+            powers = [
+                10.0**power
+                for power in range(first, last + 1, math.ceil((last - first + 1) / MOST_TICKS) or 1)
+            ]
             gap = max(0.3, math.log10(self.high / self.low) / 20)  # decades between two labels
-            powers = [power for power in powers if self.floor is None or math.log10(power / self.floor) > gap]
-            ends = [end for end in (self.low, self.high) if all(abs(math.log10(end / power)) > gap for power in powers)]
+            powers = [
+                power
+                for power in powers
+                if self.floor is None or math.log10(power / self.floor) > gap
+            ]
+            ends = [
+                end
+                for end in (self.low, self.high)
+                if all(abs(math.log10(end / power)) > gap for power in powers)
+            ]
             return sorted({*powers, *ends})
         if self.high - self.low < _SMALLEST:
             return [self.low]
         size = 10.0 ** math.floor(math.log10((self.high - self.low) / 4))
-        step = next(size * times for times in (1, 2, 5, 10) if (self.high - self.low) / (size * times) <= 6)
-        return [i * step for i in range(math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9) + 1)]
+        step = next(
+            size * times for times in (1, 2, 5, 10) if (self.high - self.low) / (size * times) <= 6
+        )
+        return [
+            i * step
+            for i in range(
+                math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9) + 1
+            )
+        ]
 
     def _scale(self, number: float) -> float:
         return math.log10(number) if self.log else number
 
 
-def find_axes(trials: Sequence[TrialRecord], space: Mapping[str, str], without: str = "") -> list[Axis]:
-    """Return an axis for each differing parameter, except `without`. `space` maps parameters to domains, as typed."""
-    names = dict.fromkeys(name for trial in trials for name in trial.params if name.lstrip("+") != without.lstrip("+"))
+def find_axes(
+    trials: Sequence[TrialRecord], space: Mapping[str, str], without: str = ""
+) -> list[Axis]:
+    """Return an axis for each differing parameter, except `without`. `space` maps parameters to
+    domains, as typed."""
+    names: dict[str, None] = {}
+    for trial in trials:
+        names |= dict.fromkeys(trial.params)
+    names = {name: None for name in names if name.lstrip("+") != without.lstrip("+")}
     axes = (_axis(name, [trial.params.get(name) for trial in trials], space) for name in names)
     return [axis for axis in axes if axis]
 
@@ -114,12 +149,16 @@ def _axis(name: str, values: Sequence[Value], space: Mapping[str, str]) -> Axis 
     has_none = len(present) < len(values)
     if not all(map(is_number, present)):
         categories = sorted({_category(value) for value in present})
-        return Axis(name, sorted(categories, key=partial(_place_in, ",".join(domains))), has_none=has_none)
+        return Axis(
+            name, sorted(categories, key=partial(_place_in, ",".join(domains))), has_none=has_none
+        )
     numbers = tuple(sorted({float(value) for value in present}))
     intervals = [match for domain in domains if (match := _INTERVAL.fullmatch(domain))]
     low = min([numbers[0], *(float(interval[2]) for interval in intervals)])
     high = max([numbers[-1], *(float(interval[3]) for interval in intervals)])
-    log = low > 0 and (bool(intervals[-1][1]) if intervals else high / low >= 20 or _are_multiples(numbers))
+    log = low > 0 and (
+        bool(intervals[-1][1]) if intervals else high / low >= 20 or _are_multiples(numbers)
+    )
     return Axis(name, [], low, high, log, has_none, numbers)
 
 
@@ -134,7 +173,8 @@ def _place_in(typed: str, category: str) -> float:
 
 
 def _are_multiples(numbers: Sequence[float]) -> bool:
-    """Return whether each number is about the same multiple of the number before, as in 16, 32, 64."""
+    """Return whether each number is about the same multiple of the number before, as in 16, 32,
+    64."""
     ratios = [b / a for a, b in pairwise(numbers)]
     return len(ratios) > 1 and min(ratios) > 1.5 and max(ratios) < 1.25 * min(ratios)
 

@@ -1,4 +1,5 @@
-"""The classes of the best saved model: its confusion matrix, and precision, recall and F1 of each class."""
+"""The classes of the best saved model: its confusion matrix, and precision, recall and F1 of each
+class."""
 
 from dataclasses import dataclass
 from statistics import fmean
@@ -27,22 +28,32 @@ class ClassScores:
 
 
 def score_classes(confusion: Confusion) -> list[ClassScores]:
-    """Return the scores of each class, as sklearn.metrics.precision_recall_fscore_support with zero_division=0."""
+    """Return the scores of each class, as sklearn.metrics.precision_recall_fscore_support with
+    zero_division=0."""
     scores = []
     for i, name in enumerate(confusion.classes):
         right = confusion.matrix[i][i]
         examples = sum(confusion.matrix[i])
         predicted = sum(row[i] for row in confusion.matrix)
-        precision, recall, f1 = (right / (count or 1) for count in (predicted, examples, (predicted + examples) / 2))
+        precision, recall, f1 = (
+            right / (count or 1) for count in (predicted, examples, (predicted + examples) / 2)
+        )
         scores.append(ClassScores(name, precision, recall, f1, examples))
     return scores
 
 
 def build_columns(confusion: Confusion) -> dict[str, list[Any]]:
-    """Return the scores (%) of each class, and last their means, which weigh all classes equally."""
+    """Return the scores (%) of each class, and last their means, which weigh all classes
+    equally."""
     scores = score_classes(confusion)
-    columns: dict[str, list[Any]] = {"class": [*(score.name for score in scores), "mean of classes"]}
-    for title, name in {"precision (%)": "precision", "recall (%)": "recall", "F1 (%)": "f1"}.items():
+    columns: dict[str, list[Any]] = {
+        "class": [*(score.name for score in scores), "mean of classes"]
+    }
+    for title, name in {
+        "precision (%)": "precision",
+        "recall (%)": "recall",
+        "F1 (%)": "f1",
+    }.items():
         ratios = [getattr(score, name) for score in scores]
         columns[title] = [round(100 * ratio, 1) for ratio in [*ratios, fmean(ratios)]]
     examples = [score.examples for score in scores]
@@ -52,11 +63,15 @@ def build_columns(confusion: Confusion) -> dict[str, list[Any]]:
 def build_table(confusion: Confusion) -> Table:
     """Return a header, and a row of `build_columns` for each class."""
     columns = build_columns(confusion)
-    return [[*columns], *([str(cell) for cell in row] for row in zip(*columns.values(), strict=True))]
+    return [
+        [*columns],
+        *([str(cell) for cell in row] for row in zip(*columns.values(), strict=True)),
+    ]
 
 
 def confusion_matrix(source: FigureData) -> Figure | None:
-    """Return the confusion matrix of the best saved model, coloured by the fraction of each true class."""
+    """Return the confusion matrix of the best saved model, coloured by the fraction of each true
+    class."""
     if not (best := source.findings.saved_model):
         return None
     trial, confusion = best
@@ -71,13 +86,20 @@ def confusion_matrix(source: FigureData) -> Figure | None:
         "z": [[count / total for count in row] for row, total in rows[::-1]],
         "text": [[str(count) for count in row] for row, _ in rows[::-1]],
         "coloraxis": "coloraxis",
-        "hovertemplate": "true %{y}, predicted %{x}: %{text} examples, %{z:.1%} of %{y}<extra></extra>",
+        "hovertemplate": (
+            "true %{y}, predicted %{x}: %{text} examples, %{z:.1%} of %{y}<extra></extra>"
+        ),
         **({"texttemplate": "%{text}"} if len(names) <= MOST_TICKS else {}),
     }
     bar = {"title": {"text": "fraction of<br>the true class"}, "thickness": 12, "outlinewidth": 0}
     scale = {"colorscale": "--counts", "reversescale": False, "cmin": 0, "cmax": 1, "colorbar": bar}
     axis = {"type": "category", "showgrid": False}
     examples = f"{confusion.subset} set of {counted(sum(map(sum, confusion.matrix)), 'example')}"
-    note = f"The saved model of trial {trial.number}, {examples}: counts by true and predicted class."
-    axes = {"xaxis": {**axis, "title": {"text": "predicted"}}, "yaxis": {**axis, "title": {"text": "true"}}}
+    note = (
+        f"The saved model of trial {trial.number}, {examples}: counts by true and predicted class."
+    )
+    axes = {
+        "xaxis": {**axis, "title": {"text": "predicted"}},
+        "yaxis": {**axis, "title": {"text": "true"}},
+    }
     return drawing.make_figure([cells], 460, note, coloraxis=scale, **axes)

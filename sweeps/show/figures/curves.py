@@ -87,7 +87,8 @@ def _reported(source: FigureData) -> list[str]:
 
 
 def curve_metric(study: StudySnapshot, curves: Mapping[int, Curves]) -> str:
-    """Return the metric of the learning curves: the first objective, or if unreported, the most common metric."""
+    """Return the metric of the learning curves: the first objective, or if unreported, the most
+    common metric."""
     counts = Counter(name for by_name in curves.values() for name in by_name)
     first = study.objective[0]
     return first if first in counts or not counts else counts.most_common(1)[0][0]
@@ -98,7 +99,9 @@ def learning_curves(source: FigureData, choice: Choice = EVERY_TRIAL) -> Figures
 
     Curves of one point each make no figure.
     """
-    chosen = [trial for trial in source.trials if not choice.trials or trial.number in choice.trials]
+    chosen = [
+        trial for trial in source.trials if not choice.trials or trial.number in choice.trials
+    ]
     groups = _group(choice.metrics or [curve_metric(source.study, source.curves)])
     figures: Figures = {}
     for metrics in groups:
@@ -124,7 +127,8 @@ def _group(metrics: Sequence[str]) -> list[list[str]]:
 
 
 def _facets(trials: Iterable[TrialRecord], facet: str) -> dict[str, list[TrialRecord]]:
-    """Return the trials by the value of the param, as `optimizer=adam`; all under "" without a param."""
+    """Return the trials by the value of the param, as `optimizer=adam`; all under "" without a
+    param."""
     key = facet.lstrip("+")
     groups: dict[str, list[TrialRecord]] = {}
     for trial in trials:
@@ -139,7 +143,9 @@ def _metrics_of(source: FigureData, trial: TrialRecord, metrics: Sequence[str]) 
     return [metric for metric in metrics if metric in source.curves.get(trial.number, {})]
 
 
-def _values(source: FigureData, trials: Sequence[TrialRecord], metrics: Sequence[str]) -> list[float]:
+def _values(
+    source: FigureData, trials: Sequence[TrialRecord], metrics: Sequence[str]
+) -> list[float]:
     """Return all values of the metrics, in any order."""
     values: list[float] = []
     for trial in trials:
@@ -150,7 +156,8 @@ def _values(source: FigureData, trials: Sequence[TrialRecord], metrics: Sequence
 
 
 def _limits(scale: Scale, values: Sequence[float]) -> dict[str, Any]:
-    """Return the range of the y axis for all values, so that the figures of a facet can be compared."""
+    """Return the range of the y axis for all values, so that the figures of a facet can be
+    compared."""
     places = [scale.place(value) for value in values]
     if scale.log:
         places = [math.log10(place) for place in places]
@@ -164,8 +171,8 @@ def _limits(scale: Scale, values: Sequence[float]) -> dict[str, Any]:
 class _Panel:
     """One figure of curves.
 
-    Each of few lines has its own colour and dash; many lines have the colour of their objective. A second metric is
-    dotted. A mark is at the end of each line.
+    Each of few lines has its own colour and dash; many lines have the colour of their objective. A
+    second metric is dotted. A mark is at the end of each line.
     """
 
     source: FigureData
@@ -189,7 +196,9 @@ class _Panel:
             for kind, group in self._by_kind(reporting).items():
                 curves = [self._curve(trial, metric) for trial in group]
                 for trial, curve in zip(group, curves, strict=True):
-                    style = own_lines.get(trial.number) or drawing.line_style(self.source, kind, trial)
+                    style = own_lines.get(trial.number) or drawing.line_style(
+                        self.source, kind, trial
+                    )
                     lines.append(self._line(trial, kind, curve, style, i, bool(own_lines)))
                 ends.append(self._ends(kind, group, curves, own_lines))
         if max((len(line["x"]) for line in lines), default=0) < 2:
@@ -197,10 +206,13 @@ class _Panel:
 
         height = 380 + 20 * len(own_lines)
         note = f"{note} {self.scale.note}".strip()
-        return drawing.make_figure([*lines, *ends], height, note, **self._layout(lines, note, bool(own_lines)))
+        return drawing.make_figure(
+            [*lines, *ends], height, note, **self._layout(lines, note, bool(own_lines))
+        )
 
     def _by_kind(self, trials: Sequence[TrialRecord]) -> dict[str, Sequence[TrialRecord]]:
-        """Return the trials by their kind, the best completed one last, so that it is drawn over the others."""
+        """Return the trials by their kind, the best completed one last, so that it is drawn over
+        the others."""
         groups: dict[str, Sequence[TrialRecord]] = {**self.source.group_by_kind(trials)}
         if "completed" in groups:
             groups["completed"] = sorted(groups["completed"], key=self.source.rank, reverse=True)
@@ -213,7 +225,9 @@ class _Panel:
         if self.by == STEP:
             return steps, places
         of_trial = self.source.curves[trial.number]
-        axis = self.source.seconds.get(trial.number) if self.by == SECONDS else of_trial.get(self.by)
+        axis = (
+            self.source.seconds.get(trial.number) if self.by == SECONDS else of_trial.get(self.by)
+        )
         points = []
         for step, place in zip(steps, places, strict=True):
             x = interpolate(axis, step) if axis else None
@@ -222,12 +236,21 @@ class _Panel:
         return [x for x, _ in points], [place for _, place in points]
 
     def _line(
-        self, trial: TrialRecord, kind: str, curve: Curve, style: dict[str, Any], i: int, has_name: bool
+        self,
+        trial: TrialRecord,
+        kind: str,
+        curve: Curve,
+        style: dict[str, Any],
+        i: int,
+        has_name: bool,
     ) -> Trace:
         """Return the line of the trial's i-th metric."""
         line = {**style, "dash": _DASHES[i % len(_DASHES)]} if len(self.metrics) > 1 else style
         trace = drawing.scatter("lines", *curve, line=line, meta=trial.number)
-        trace |= {"opacity": 1 if kind in ("completed", "running") else 0.7, "hovertemplate": _HOVER}
+        trace |= {
+            "opacity": 1 if kind in ("completed", "running") else 0.7,
+            "hovertemplate": _HOVER,
+        }
         if has_name and i == 0:
             trace["name"] = drawing.escape(short(without_password(trial.short_name), 46))
         elif has_name:
@@ -235,7 +258,11 @@ class _Panel:
         return trace
 
     def _ends(
-        self, kind: str, trials: Sequence[TrialRecord], curves: Sequence[Curve], own_lines: Mapping[int, dict[str, Any]]
+        self,
+        kind: str,
+        trials: Sequence[TrialRecord],
+        curves: Sequence[Curve],
+        own_lines: Mapping[int, dict[str, Any]],
     ) -> Trace:
         """Return a mark at the last point of each curve."""
         points = [_last_point(*curve) for curve in curves]
@@ -248,10 +275,12 @@ class _Panel:
         return marks
 
     def _layout(self, lines: Sequence[Trace], note: str, has_legend: bool) -> dict[str, Any]:
-        ends = [x for line in lines for x in (line["x"][:1] + line["x"][-1:])]
+        ends = [x for line in lines for x in line["x"][:1] + line["x"][-1:]]
         xaxis = drawing.count_axis(STEP, ends) if self.by == STEP else {"title": {"text": self.by}}
         layout: dict[str, Any] = {"xaxis": xaxis, **self.source.color_layout()}
-        title = " ".join([short(self.metrics[0], 40), *(f"({dash}: {name})" for dash, name in self._others())])
+        title = " ".join(
+            [short(self.metrics[0], 40), *(f"({dash}: {name})" for dash, name in self._others())]
+        )
         layout["yaxis"] = {"title": {"text": title}, **self.scale.ticks, **self.limits}
         layout["meta"] = {
             "curves": {"note": note, "dashed": len(self.metrics) > 1}
@@ -259,18 +288,22 @@ class _Panel:
         if self.facet:
             layout["title"] = {"text": drawing.escape(self.facet)}
         if has_legend:
-            below = {"orientation": "v", "y": -60 / 320, "yanchor": "top", "traceorder": "reversed"}  # best first
+            # best first
+            below = {"orientation": "v", "y": -60 / 320, "yanchor": "top", "traceorder": "reversed"}
             layout |= {"showlegend": True, "legend": below}
         return layout
 
     def _others(self) -> list[tuple[str, str]]:
         """Return the dash and the name of each metric but the first."""
         names = {"solid": "solid", "dot": "dotted", "dashdot": "dash-dotted", "dash": "dashed"}
-        return [(names[_DASHES[i % len(_DASHES)]], name) for i, name in enumerate(self.metrics) if i]
+        return [
+            (names[_DASHES[i % len(_DASHES)]], name) for i, name in enumerate(self.metrics) if i
+        ]
 
 
 def interpolate(curve: Curve, step: float) -> float | None:
-    """Return the value of a curve at a step between its points; None beyond its last point, as figures.js does."""
+    """Return the value of a curve at a step between its points; None beyond its last point, as
+    figures.js does."""
     steps, values = curve
     after = next((i for i, at in enumerate(steps) if at >= step), None)
     if after is None:
@@ -285,7 +318,9 @@ def interpolate(curve: Curve, step: float) -> float | None:
     return before + (value - before) * share
 
 
-def _last_point(steps: Sequence[float], values: Sequence[float | None]) -> tuple[float | None, float | None]:
+def _last_point(
+    steps: Sequence[float], values: Sequence[float | None]
+) -> tuple[float | None, float | None]:
     """Return the last point with a value, or the last step without one."""
     points = [point for point in zip(steps, values, strict=True) if point[1] is not None]
     if points:

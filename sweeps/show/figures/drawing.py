@@ -1,8 +1,8 @@
 """Marks, axes and layout of a study's figures.
 
-A figure is plotly's `data` and `layout` as plain lists and dicts. Nothing here imports plotly, because a driver writes
-its page while trials run. Colours are names of `theme`. A point's `customdata`, or a trace's `meta`, is the number of
-its trial, which hover texts and clicks use.
+A figure is plotly's `data` and `layout` as plain lists and dicts. Nothing here imports plotly,
+because a driver writes its page while trials run. Colours are names of `theme`. A point's
+`customdata`, or a trace's `meta`, is the number of its trial, which hover texts and clicks use.
 """
 
 import html
@@ -48,7 +48,9 @@ _DASHES = ("solid", "dash", "dot", "dashdot")
 escape = partial(html.escape, quote=False)  # because plotly renders some tags in labels
 
 
-def make_figure(data: Sequence[Mapping[str, Any]], height: int = 380, note: str = "", **layout: Any) -> Figure:
+def make_figure(
+    data: Sequence[Mapping[str, Any]], height: int = 380, note: str = "", **layout: Any
+) -> Figure:
     """Return a figure in the common style; the page shows `note` below the figure."""
     axis = {"gridcolor": "--line", "zeroline": False, "linecolor": "--line", "automargin": True}
     base: dict[str, Any] = {
@@ -58,7 +60,12 @@ def make_figure(data: Sequence[Mapping[str, Any]], height: int = 380, note: str 
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"color": "--ink", "size": 12, "family": "system-ui, sans-serif"},
-        "hoverlabel": {"align": "left", "bgcolor": "--card", "bordercolor": "--line", "font": {"color": "--ink"}},
+        "hoverlabel": {
+            "align": "left",
+            "bgcolor": "--card",
+            "bordercolor": "--line",
+            "font": {"color": "--ink"},
+        },
         "hovermode": "closest",
         "showlegend": False,
         "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"},
@@ -91,9 +98,13 @@ def line_style(source: FigureData, kind: str, trial: TrialRecord) -> dict[str, A
 
 
 def mark_all(
-    source: FigureData, trials: Sequence[TrialRecord], x_of: Callable[[TrialRecord], Any], **marker: Any
+    source: FigureData,
+    trials: Sequence[TrialRecord],
+    x_of: Callable[[TrialRecord], Any],
+    **marker: Any,
 ) -> list[Trace]:
-    """Return the marks of trials at their first objective; trials without a value are in the strip below."""
+    """Return the marks of trials at their first objective; trials without a value are in the strip
+    below."""
     data = []
     for kind, group in source.group_by_kind(trials).items():
         for has_value in (True, False):
@@ -119,17 +130,34 @@ def make_marks(
         has_colors = best != worst and None not in colors
         marker |= {"color": colors, "coloraxis": "coloraxis"} if has_colors else {"color": "--done"}
     numbers = [trial.number for trial in trials]
-    return scatter("markers", x, y, name=kind, marker=marker, customdata=numbers, hovertemplate=_HOVER)
+    return scatter(
+        "markers", x, y, name=kind, marker=marker, customdata=numbers, hovertemplate=_HOVER
+    )
 
 
 def value_axes(source: FigureData, trials: Sequence[TrialRecord]) -> dict[str, Any]:
-    """Return the axis of the first objective, its colours, and the strip below if a trial has no value."""
+    """Return the axis of the first objective, its colours, and the strip below if a trial has no
+    value."""
     yaxis = {"title": {"text": short(source.study.objective[0], 40)}, **source.scale.ticks}
     if all(source.value(trial) is not None for trial in trials):
         return {"yaxis": yaxis, **source.color_layout()}
-    strip = {"domain": [0, _STRIP], "range": [-1, 1], "fixedrange": True, "showgrid": False, "anchor": "x"}
-    strip |= {"tickvals": [0], "ticktext": ["no value"], "tickfont": {"size": 10, "color": "--muted"}}
-    return {"yaxis": {**yaxis, "domain": [_STRIP + 0.05, 1]}, "yaxis2": strip, **source.color_layout()}
+    strip = {
+        "domain": [0, _STRIP],
+        "range": [-1, 1],
+        "fixedrange": True,
+        "showgrid": False,
+        "anchor": "x",
+    }
+    strip |= {
+        "tickvals": [0],
+        "ticktext": ["no value"],
+        "tickfont": {"size": 10, "color": "--muted"},
+    }
+    return {
+        "yaxis": {**yaxis, "domain": [_STRIP + 0.05, 1]},
+        "yaxis2": strip,
+        **source.color_layout(),
+    }
 
 
 def count_axis(title: str, numbers: Sequence[float]) -> dict[str, Any]:
@@ -147,7 +175,13 @@ def parameter_axis(axis: Axis) -> dict[str, Any]:
     title = {"title": {"text": axis_title(axis)}}
     if axis.categories:
         labels = [escape(label) for label in [*axis.categories, *[axes.NONE] * axis.has_none]]
-        return {**title, "type": "category", "categoryorder": "array", "categoryarray": labels, **_shorten(labels)}
+        return {
+            **title,
+            "type": "category",
+            "categoryorder": "array",
+            "categoryarray": labels,
+            **_shorten(labels),
+        }
     numbers = axis.round_numbers()
     ticks = {"tickvals": numbers, "ticktext": [*map(axis.number_label, numbers)]}
     ends = [axis.number_at(position) for position in (-0.04, 1.04)]

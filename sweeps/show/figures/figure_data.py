@@ -1,4 +1,5 @@
-"""The data of a study's figures: the trials by kind, their values and colours, and which values are clipped."""
+"""The data of a study's figures: the trials by kind, their values and colours, and which values are
+clipped."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,8 +32,8 @@ class FigureData:
     ) -> None:
         """Prepare the trials.
 
-        By number of the trial: `curves` are of the metrics by step, `usage` of the system metrics, and `seconds` are
-        those since the first report, by step.
+        By number of the trial: `curves` are of the metrics by step, `usage` of the system metrics,
+        and `seconds` are those since the first report, by step.
         """
         self.findings = findings
         self.study = findings.study
@@ -61,8 +62,11 @@ class FigureData:
 
     @cached_property
     def scale(self) -> Scale:
-        """Return the scale of the first objective. The best values of a maximized objective are never clipped."""
-        return scale_of((value for value in self.values.values() if value is not None), clips=not self.maximize)
+        """Return the scale of the first objective. The best values of a maximized objective are
+        never clipped."""
+        return scale_of(
+            (value for value in self.values.values() if value is not None), clips=not self.maximize
+        )
 
     def clip(self, value: float | None) -> float | None:
         """Return where a value of the first objective is drawn: an outlier is drawn at the edge."""
@@ -84,15 +88,25 @@ class FigureData:
             by_kind[kind_of(trial)].append(trial)
         return {kind: group for kind, group in by_kind.items() if group}
 
-    def select(self, most: int, among: Sequence[TrialRecord] | None = None) -> tuple[list[TrialRecord], str]:
-        """Return up to `most` trials, the best two thirds and the newest others, and a note unless all are selected."""
+    def select(
+        self, most: int, among: Sequence[TrialRecord] | None = None
+    ) -> tuple[list[TrialRecord], str]:
+        """Return up to `most` trials, the best two thirds and the newest others, and a note unless
+        all are selected."""
         trials = self.trials if among is None else [*among]
         if len(trials) <= most:
             return trials, ""
         numbers = {trial.number for trial in trials}
-        ranked = [trial for trial in self.findings.top if trial.number in numbers and self.value(trial) is not None]
+        ranked = [
+            trial
+            for trial in self.findings.top
+            if trial.number in numbers and self.value(trial) is not None
+        ]
         selected = {trial.number for trial in ranked[: most * 2 // 3]}
-        note = f"{most} of {len(trials)} trials: the best {len(selected)}, and the newest of the others"
+        note = (
+            f"{most} of {len(trials)} trials: the best {len(selected)}, and the newest of the"
+            " others"
+        )
         newest = [trial for trial in reversed(trials) if trial.number not in selected]
         newest.sort(key=lambda trial: trial.state is not State.RUNNING)
         selected |= {trial.number for trial in newest[: most - len(selected)]}
@@ -100,18 +114,23 @@ class FigureData:
 
     @cached_property
     def color_range(self) -> tuple[float, float] | None:
-        """Return the `color` of the values with the first and the last colour: the best and the worst.
+        """Return the `color` of the values with the first and the last colour: the best and the
+        worst.
 
-        The ninth decile replaces a worst value that is far off, because all other trials would have one colour.
+        The ninth decile replaces a worst value that is far off, because all other trials would have
+        one colour.
         """
         if not self._best_first:
             return None
-        best, worst, ninth = map(self.scale.color, (self._best_first[0], self._best_first[-1], self._ninth_decile))
+        best, worst, ninth = map(
+            self.scale.color, (self._best_first[0], self._best_first[-1], self._ninth_decile)
+        )
         return (best, ninth) if abs(worst - best) > 5 * abs(ninth - best) > 0 else (best, worst)
 
     @cached_property
     def edge(self) -> float | None:
-        """Return the value beyond which values are clipped, because they would flatten all others; None if none are."""
+        """Return the value beyond which values are clipped, because they would flatten all others;
+        None if none are."""
         values = [value for value in self.values.values() if value is not None]
         if len(self._best_first) < 5 or self.scale.log:
             return None
@@ -135,12 +154,14 @@ class FigureData:
         return None if value is None else self.scale.color(value)
 
     def rank(self, trial: TrialRecord) -> float:
-        """Return a number that orders trials by value, lowest for the best; infinity without a value."""
+        """Return a number that orders trials by value, lowest for the best; infinity without a
+        value."""
         value = self.value(trial)
         return math.inf if value is None else -value if self.maximize else value
 
     def level(self, trial: TrialRecord) -> int:
-        """Return the level of the trial's value on the colour scale, 0 for the best; the middle if all are equal."""
+        """Return the level of the trial's value on the colour scale, 0 for the best; the middle if
+        all are equal."""
         best, worst = self.color_range or (0.0, 0.0)
         if best == worst:
             return theme.LEVELS // 2
@@ -148,15 +169,30 @@ class FigureData:
         return round((theme.LEVELS - 1) * min(1.0, max(0.0, fraction)))
 
     def color_layout(self, bar: bool = False) -> dict[str, Any]:
-        """Return the layout of a figure whose points are coloured by value, with a colour bar if `bar`."""
+        """Return the layout of a figure whose points are coloured by value, with a colour bar if
+        `bar`."""
         if self.color_range is None:
             return {}
-        title = {"title": {"text": f"{short(self.study.objective[0])}<br>\u00a0"}, "thickness": 12, "outlinewidth": 0}
-        scale = {"colorscale": "--scale", "reversescale": self.maximize, "colorbar": title, "showscale": bar}
+        title = {
+            "title": {"text": f"{short(self.study.objective[0])}<br>\u00a0"},
+            "thickness": 12,
+            "outlinewidth": 0,
+        }
+        scale = {
+            "colorscale": "--scale",
+            "reversescale": self.maximize,
+            "colorbar": title,
+            "showscale": bar,
+        }
         low, high = sorted(self.color_range)
         if self.scale.log:
-            powers = range(math.floor(low), math.ceil(high) + 1, max(1, math.ceil((high - low) / 8)))
-            title |= {"tickvals": [*powers], "ticktext": [f"10<sup>{power}</sup>" for power in powers]}
+            powers = range(
+                math.floor(low), math.ceil(high) + 1, max(1, math.ceil((high - low) / 8))
+            )
+            title |= {
+                "tickvals": [*powers],
+                "ticktext": [f"10<sup>{power}</sup>" for power in powers],
+            }
         return {"coloraxis": scale | ({"cmin": low, "cmax": high} if low < high else {})}
 
 
@@ -169,7 +205,8 @@ def kind_of(trial: TrialRecord) -> str:
 
 
 def value_of(trial: TrialRecord, study: StudySnapshot, i: int = 0) -> float | None:
-    """Return the i-th objective of a trial, else the value that it reported last; None without a number."""
+    """Return the i-th objective of a trial, else the value that it reported last; None without a
+    number."""
     returned = trial.objective[i] if len(trial.objective) > i else None
     value = returned if returned is not None else trial.metrics.get(study.objective[i])
     return value if is_number(value) else None

@@ -1,13 +1,13 @@
 """The figures of a study: the effect of each parameter on the objective, and every trial."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweeps.analysis import costs
 from sweeps.base.wording import short
-from sweeps.record.study import StudySnapshot
+from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.show.figures import drawing
 from sweeps.show.figures.classes import CLASSES, confusion_matrix
 from sweeps.show.figures.curves import CURVES, EVERY_TRIAL, Choice, learning_curves
@@ -42,13 +42,20 @@ def build_plotly_figures(study: StudySnapshot) -> "dict[str, PlotlyFigure]":
     source = FigureData(Findings(study), files.curves(), files.usage())
     for section, figures in build_figures(source).items():
         for name, figure in figures.items():
-            plot = go.Figure(theme.apply_colors({key: figure[key] for key in ("data", "layout")}, palette))
+            plot = go.Figure(
+                theme.apply_colors({key: figure[key] for key in ("data", "layout")}, palette)
+            )
             for trace in plot.data:
                 numbers = trace.customdata if trace.customdata is not None else [trace.meta]
                 if trace.hovertemplate and "%{text}" in trace.hovertemplate and trace.text is None:
-                    texts = [files.hover(by_number[number]) if number in by_number else "" for number in numbers]
+                    texts = [
+                        files.hover(by_number[number]) if number in by_number else ""
+                        for number in numbers
+                    ]
                     trace.text = texts[0] if trace.customdata is None else texts
-            plots[f"{section}: {name}" if name else section] = plot.update_layout(template="plotly_white")
+            plots[f"{section}: {name}" if name else section] = plot.update_layout(
+                template="plotly_white"
+            )
     return plots
 
 
@@ -62,15 +69,19 @@ def build_figures(source: FigureData, choice: Choice = EVERY_TRIAL) -> dict[str,
     for title, draw in drawers.items():
         try:
             figure = draw(source)
-        except Exception as error:  # because trials may have any numbers, and the other figures must be drawn
-            figure = drawing.make_figure([], 80, f"This figure cannot be drawn: {type(error).__name__}: {error}")
+        except Exception as error:
+            # because trials may have any numbers, and the other figures must be drawn
+            figure = drawing.make_figure(
+                [], 80, f"This figure cannot be drawn: {type(error).__name__}: {error}"
+            )
         if figure:
             sections[title] = {"": figure} if "layout" in figure else figure
     return sections
 
 
 def history(source: FigureData) -> Figure | None:
-    """Return the first objective by trial, with the best so far; a strip below has the trials without a value."""
+    """Return the first objective by trial, with the best so far; a strip below has the trials
+    without a value."""
     trials, note = source.select(drawing.MOST_POINTS)
     if len(trials) < 2 or not source.has_values(trials):
         return None
@@ -96,7 +107,9 @@ def _best_so_far(source: FigureData, last: int) -> Trace:
 def cost(source: FigureData) -> Figure | None:
     """Return the first objective by the seconds of training of all attempts of a trial."""
     selected, note = source.select(drawing.MOST_POINTS)
-    training_s = {trial.number: costs.of_trial(trial).get("seconds/training", 0.0) for trial in selected}
+    training_s = {
+        trial.number: costs.of_trial(trial).get("seconds/training", 0.0) for trial in selected
+    }
     trials = [trial for trial in selected if training_s[trial.number] > 0]
     if len(trials) < 2 or not source.has_values(trials):
         return None
@@ -108,14 +121,28 @@ def cost(source: FigureData) -> Figure | None:
 
 
 def importance(source: FigureData) -> Figure | None:
-    """Return the share of each parameter in the variance of the first objective; None for too few trials."""
+    """Return the share of each parameter in the variance of the first objective; None for too few
+    trials."""
     shares = dict(sorted(source.study.importance.items(), key=lambda item: item[1]))
     if not shares or not source.has_enough:
         return None
     labels = [drawing.escape(short(name.lstrip("+"), 24)) for name in shares]
-    bars = {"type": "bar", "orientation": "h", "x": [*shares.values()], "y": labels, "marker": {"color": "--done"}}
-    bars |= {"texttemplate": "%{x:.0%}", "textposition": "auto", "hovertemplate": "%{y}: %{x:.1%}<extra></extra>"}
-    title = f"share of the variance of {short(source.study.objective[0], 40)} over {len(source.completed)} trials"
+    bars = {
+        "type": "bar",
+        "orientation": "h",
+        "x": [*shares.values()],
+        "y": labels,
+        "marker": {"color": "--done"},
+    }
+    bars |= {
+        "texttemplate": "%{x:.0%}",
+        "textposition": "auto",
+        "hovertemplate": "%{y}: %{x:.1%}<extra></extra>",
+    }
+    title = (
+        f"share of the variance of {short(source.study.objective[0], 40)} over"
+        f" {len(source.completed)} trials"
+    )
     xaxis = {"tickformat": ".0%", "title": {"text": title}, "rangemode": "tozero"}
     yaxis = {"showgrid": False, "type": "category"}
     return drawing.make_figure([bars], 110 + 34 * len(shares), xaxis=xaxis, yaxis=yaxis)
@@ -128,18 +155,31 @@ def slices(source: FigureData) -> Figures:
     selected, note = source.select(drawing.MOST_LINES)
     figures: Figures = {}
     for axis in ordered if source.has_values(selected) else ():
-        x = {trial.number: drawing.axis_value(axis, trial.params.get(axis.name)) for trial in selected}
-        trials = [trial for trial in selected if axis.categories or trial.params.get(axis.name) is not None]
+        x = {
+            trial.number: drawing.axis_value(axis, trial.params.get(axis.name))
+            for trial in selected
+        }
+        trials = [
+            trial
+            for trial in selected
+            if axis.categories or trial.params.get(axis.name) is not None
+        ]
         if trials:
-            data = drawing.mark_all(source, trials, lambda trial, x=x: x[trial.number], size=7)  # type: ignore[misc]
-            layout = {"xaxis": drawing.parameter_axis(axis), "margin": {"l": 48, "r": 10, "t": 30, "b": 40}}
+            data = drawing.mark_all(source, trials, partial(_value_at, x), size=7)
+            layout = {
+                "xaxis": drawing.parameter_axis(axis),
+                "margin": {"l": 48, "r": 10, "t": 30, "b": 40},
+            }
             layout |= drawing.value_axes(source, trials)
-            figures[axis.name] = drawing.make_figure(data, 280, source.add_edge_note(note), **layout)
+            figures[axis.name] = drawing.make_figure(
+                data, 280, source.add_edge_note(note), **layout
+            )
     return figures
 
 
 def scaling(source: FigureData) -> Figures:
-    """Return the speed-up and the measured quantities by number of GPUs, nodes or ranks, if the study compares some."""
+    """Return the speed-up and the measured quantities by number of GPUs, nodes or ranks, if the
+    study compares some."""
     measured = source.findings.scaling
     return scaling_page.build_figures(measured) if measured else {}
 
@@ -160,3 +200,8 @@ _FIGURES: dict[str, _Drawer] = {
     "Slices": slices,
     SCALING: scaling,
 }
+
+
+def _value_at(values: Mapping[int, Any], trial: TrialRecord) -> Any:
+    """Return a trial's value, by the number of the trial."""
+    return values[trial.number]

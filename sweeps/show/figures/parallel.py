@@ -27,7 +27,8 @@ Positions = Mapping[int, Sequence[float]]
 
 
 def parallel_coordinates(source: FigureData) -> Figure | None:
-    """Return the figure; None for fewer than two axes. A missing objective is drawn below its axis."""
+    """Return the figure; None for fewer than two axes. A missing objective is drawn below its
+    axis."""
     trials, note = source.select(MOST_LINES)
     count = len(source.study.objective)
     objectives = {i: axis for i in range(count) if (axis := _objective_axis(source, trials, i))}
@@ -37,17 +38,21 @@ def parallel_coordinates(source: FigureData) -> Figure | None:
     positions = {}
     for trial in trials:
         values = [axis.position(trial.params.get(axis.name)) for axis in source.axes]
-        positions[trial.number] = values + [axis.position(_value(source, trial, i)) for i, axis in objectives.items()]
+        positions[trial.number] = values + [
+            axis.position(_value(source, trial, i)) for i, axis in objectives.items()
+        ]
     return make_figure(
         [*_lines(source, trials, positions), *_points(source, trials, positions)],
         420,
         f"{_HINT} {source.add_edge_note(note)}".strip(),
         annotations=_tick_labels(columns),
         shapes=[_axis_line(i, axis) for i, axis in enumerate(columns)],
-        margin={"l": 84, "r": 84, "t": 40, "b": 8},  # room for the names and the tick labels beside the axes
+        # room for the names and the tick labels beside the axes
+        margin={"l": 84, "r": 84, "t": 40, "b": 8},
         **_frame(columns),
         **source.color_layout(),
-        meta={"least_width": 92 * len(columns) + 60, "brush": True},  # page.js lets the reader select values of an axis
+        # page.js lets the reader select values of an axis
+        meta={"least_width": 92 * len(columns) + 60, "brush": True},
     )
 
 
@@ -63,7 +68,16 @@ def _objective_axis(source: FigureData, trials: Sequence[TrialRecord], i: int) -
     has_none = len(values) < len(trials)
     log = values[0] > 0 and scale_of(values).log
     floor = None if i else source.scale.floor
-    return Axis(source.study.objective[i], [], values[0], values[-1], log, has_none, none="no value", floor=floor)
+    return Axis(
+        source.study.objective[i],
+        [],
+        values[0],
+        values[-1],
+        log,
+        has_none,
+        none="no value",
+        floor=floor,
+    )
 
 
 def _lines(source: FigureData, trials: Sequence[TrialRecord], positions: Positions) -> list[Trace]:
@@ -75,14 +89,17 @@ def _lines(source: FigureData, trials: Sequence[TrialRecord], positions: Positio
             continue
         worst = theme.LEVELS - 1
         levels = {t.number: worst if source.value(t) is None else source.level(t) for t in group}
-        for level in sorted({*levels.values()}, reverse=True):  # because the best must be drawn over all others
+        # because the best must be drawn over all others
+        for level in sorted({*levels.values()}, reverse=True):
             same_level = [trial for trial in group if levels[trial.number] == level]
             line = {"color": f"--scale-{level}", "width": 2 if level == 0 else 1.3}
             data.append(_line_trace(same_level, positions, line, 0.85))
     return data
 
 
-def _line_trace(trials: Sequence[TrialRecord], positions: Positions, line: Any, opacity: float) -> Trace:
+def _line_trace(
+    trials: Sequence[TrialRecord], positions: Positions, line: Any, opacity: float
+) -> Trace:
     """Return the lines of several trials as one trace, with gaps between them."""
     x: list[int | None] = []
     y: list[float | None] = []
@@ -98,7 +115,11 @@ def _points(source: FigureData, trials: Sequence[TrialRecord], positions: Positi
     """Return a mark for each trial on each axis."""
     data = []
     for kind, group in source.group_by_kind(trials).items():
-        points = [(i, position, trial) for trial in group for i, position in enumerate(positions[trial.number])]
+        points = [
+            (i, position, trial)
+            for trial in group
+            for i, position in enumerate(positions[trial.number])
+        ]
         x, y, marked = zip(*points, strict=True)
         data.append(make_marks(source, kind, x, y, marked))
     return data
@@ -107,9 +128,19 @@ def _points(source: FigureData, trials: Sequence[TrialRecord], positions: Positi
 def _tick_labels(columns: Sequence[Axis]) -> list[dict[str, Any]]:
     """Return the labels beside the axes: of the first axis on its left, where no lines are."""
     style = {"showarrow": False, "bgcolor": "--card", "font": {"size": 10.5, "color": "--muted"}}
-    sides = [{"xshift": 9, "xanchor": "left"} if i else {"xshift": -9, "xanchor": "right"} for i in range(len(columns))]
-    ticks = [(i, position, label) for i, axis in enumerate(columns) for position, label in axis.ticks().items()]
-    return [{"x": i, "y": y, "text": escape(short(label, 14)), **style, **sides[i]} for i, y, label in ticks]
+    sides = [
+        {"xshift": 9, "xanchor": "left"} if i else {"xshift": -9, "xanchor": "right"}
+        for i in range(len(columns))
+    ]
+    ticks = [
+        (i, position, label)
+        for i, axis in enumerate(columns)
+        for position, label in axis.ticks().items()
+    ]
+    return [
+        {"x": i, "y": y, "text": escape(short(label, 14)), **style, **sides[i]}
+        for i, y, label in ticks
+    ]
 
 
 def _axis_line(i: int, axis: Axis) -> dict[str, Any]:
@@ -122,7 +153,19 @@ def _frame(columns: Sequence[Axis]) -> dict[str, Any]:
     names = [axis_title(axis, 18) for axis in columns]
     count = len(columns)
     is_tilted = count > 7 or max(map(len, names)) * count > 110
-    xaxis: dict[str, Any] = {"tickvals": [*range(count)], "ticktext": names, "range": [-0.02, count - 0.98]}
-    xaxis |= {"side": "top", "tickangle": -20 if is_tilted else 0, "showgrid": False, "fixedrange": True}
+    xaxis: dict[str, Any] = {
+        "tickvals": [*range(count)],
+        "ticktext": names,
+        "range": [-0.02, count - 0.98],
+    }
+    xaxis |= {
+        "side": "top",
+        "tickangle": -20 if is_tilted else 0,
+        "showgrid": False,
+        "fixedrange": True,
+    }
     lowest = -0.2 if any(axis.has_none for axis in columns) else -0.06
-    return {"xaxis": xaxis, "yaxis": {"range": [lowest, 1.06], "visible": False, "fixedrange": True}}
+    return {
+        "xaxis": xaxis,
+        "yaxis": {"range": [lowest, 1.06], "visible": False, "fixedrange": True},
+    }

@@ -31,16 +31,33 @@ from sweeps.show.page import theme
 from sweeps.show.trials import TrialFiles
 
 FORMATS = ("pdf", "svg", "png")
-_MARKERS = {"circle": "o", "triangle-down": "v", "x": "x", "square": "s", "diamond": "D"}  # by plotly's symbols
+# by plotly's symbols
+_MARKERS = {"circle": "o", "triangle-down": "v", "x": "x", "square": "s", "diamond": "D"}
 _LINES: dict[str, Any] = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
-_LINES |= {"longdash": (0, (9, 2)), "dashdotdot": (0, (5, 1.5, 1, 1.5, 1, 1.5)), "sparse": (0, (1, 4))}
-_LINES |= {"short": (0, (2.5, 1)), "dashdash": (0, (9, 1.5, 3, 1.5)), "longdashdot": (0, (9, 1.5, 1, 1.5))}
-_SETTINGS: Any = {"svg.fonttype": "none", "text.parse_math": False}  # text remains text, and $ a dollar sign
+_LINES |= {
+    "longdash": (0, (9, 2)),
+    "dashdotdot": (0, (5, 1.5, 1, 1.5, 1, 1.5)),
+    "sparse": (0, (1, 4)),
+}
+_LINES |= {
+    "short": (0, (2.5, 1)),
+    "dashdash": (0, (9, 1.5, 3, 1.5)),
+    "longdashdot": (0, (9, 1.5, 1, 1.5)),
+}
+# text remains text, and $ a dollar sign
+_SETTINGS: Any = {"svg.fonttype": "none", "text.parse_math": False}
 _COLUMN_IN = 3.4  # width of a column of a paper
 _MOST_IN_COLUMN = 6  # parallel axes
-_PRINT: Any = {"font.size": 8, "axes.linewidth": 0.6, "lines.linewidth": 1.2, "savefig.dpi": 300, "pdf.fonttype": 42}
+_PRINT: Any = {
+    "font.size": 8,
+    "axes.linewidth": 0.6,
+    "lines.linewidth": 1.2,
+    "savefig.dpi": 300,
+    "pdf.fonttype": 42,
+}
 _PRINT |= {"lines.markersize": 4}
-_WIDTH_OF_CELLS = 220  # width of a grid in points, divided by the width of a character in its font's size
+# width of a grid in points, divided by the width of a character in its font's size
+_WIDTH_OF_CELLS = 220
 _DECIMAL = re.compile(r"-?\d+\.[\de+-]+")
 _LARGEST = 1e300  # because the margin beyond a larger number would be infinite
 _NUMBER = re.compile(r"[\d.]+")
@@ -49,7 +66,8 @@ _NUMBER = re.compile(r"[\d.]+")
 def write_figures(
     findings: Findings, folder: Path, file_format: str, choice: Choice = EVERY_TRIAL
 ) -> tuple[list[Path], list[str]]:
-    """Write every figure of the study, in the width of a paper's column. `choice` is that of the learning curves.
+    """Write every figure of the study, in the width of a paper's column. `choice` is that of the
+    learning curves.
 
     Returns the paths of the files, and a line for each figure that cannot be drawn.
     Raises UserError if the folder cannot be made, or the study lacks what was chosen.
@@ -65,7 +83,9 @@ def write_figures(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"--figures {folder}: {error.strerror}.\nChoose another folder: --figures figures") from error
+        raise UserError(
+            f"--figures {folder}: {error.strerror}.\nChoose another folder: --figures figures"
+        ) from error
     sections = build_figures(source, choice)
     if choice != EVERY_TRIAL and CURVES not in sections:
         problems.append(f"{CURVES}: no chosen trial reported the metric at two steps")
@@ -78,11 +98,17 @@ def write_figures(
             try:
                 with mpl.rc_context(_PRINT):
                     content = _render(figure, _printed_size(figure), file_format)
-            except Exception as error:  # because trials may have any numbers, and the other figures must be drawn
-                problems.append(f"{section}: This figure cannot be drawn: {type(error).__name__}: {error}")
+            except Exception as error:
+                # because trials may have any numbers, and the other figures must be drawn
+                problems.append(
+                    f"{section}: This figure cannot be drawn: {type(error).__name__}: {error}"
+                )
                 continue
             stem = _stem("_".join(filter(None, [findings.study.name, section, name.lstrip("+")])))
-            names = (f"{stem}{number}.{file_format}" for number in ["", *(f"_{i + 2}" for i in range(len(paths)))])
+            names = (
+                f"{stem}{number}.{file_format}"
+                for number in ["", *(f"_{i + 2}" for i in range(len(paths)))]
+            )
             path = next(folder / name for name in names if folder / name not in paths)
             path.write_bytes(content)
             paths.append(path)
@@ -90,8 +116,13 @@ def write_figures(
 
 
 def _set_dashes(figure: Figure) -> None:
-    """Set a dash for each line, because a colour is lost on grey paper, unless dashes are of metrics."""
-    lines = [trace["line"] for trace in figure["data"] if "name" in trace and "lines" in trace.get("mode", "")]
+    """Set a dash for each line, because a colour is lost on grey paper, unless dashes are of
+    metrics."""
+    lines = [
+        trace["line"]
+        for trace in figure["data"]
+        if "name" in trace and "lines" in trace.get("mode", "")
+    ]
     if figure["layout"].get("meta", {}).get("curves", {}).get("dashed"):
         return
     for line, dash in zip(lines, cycle(_LINES)):
@@ -99,8 +130,11 @@ def _set_dashes(figure: Figure) -> None:
 
 
 def _printed_size(figure: Figure) -> tuple[float, float]:
-    """Return the width and the height (inches): a column's, or for many parallel axes those of both columns."""
-    axes = len(figure["layout"]["xaxis"].get("tickvals", [])) if is_parallel(figure["layout"]) else 0
+    """Return the width and the height (inches): a column's, or for many parallel axes those of both
+    columns."""
+    axes = (
+        len(figure["layout"]["xaxis"].get("tickvals", [])) if is_parallel(figure["layout"]) else 0
+    )
     width = _COLUMN_IN if axes <= _MOST_IN_COLUMN else BOTH_COLUMNS_IN
     return width, max(2.1, min(6.0, figure["layout"]["height"] / 160))
 
@@ -111,7 +145,8 @@ def _stem(words: str) -> str:
 
 
 def render_picture(study: StudySnapshot | Findings) -> str:
-    """Return the Pareto front of several objectives, the history of a single one; empty without values."""
+    """Return the Pareto front of several objectives, the history of a single one; empty without
+    values."""
     source = FigureData(findings_of(study), {})
     figure = front(source) or history(source)
     return _render(figure, (8.8, 3.8), "svg").decode() if figure else ""
@@ -122,8 +157,11 @@ def _render(figure: Figure, size_in: tuple[float, float], file_format: str) -> b
     import matplotlib as mpl  # here, because the import takes most of a second
     from matplotlib.figure import Figure as Canvas
 
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # because it warns of a read-only home folder
-    colored = theme.apply_colors({key: figure[key] for key in ("data", "layout")}, theme.colors(dark=False))
+    # because it warns of a read-only home folder
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
+    colored = theme.apply_colors(
+        {key: figure[key] for key in ("data", "layout")}, theme.colors(dark=False)
+    )
     layout = colored["layout"]
     content = io.BytesIO()
     with mpl.rc_context(_SETTINGS):
@@ -159,19 +197,36 @@ def _add_scatter(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> No
     """Add the lines and points of a trace; points without a value are on the axis."""
     import matplotlib as mpl
 
-    x, y = ([plain(value) if isinstance(value, str) else _bounded(value) for value in trace[name]] for name in "xy")
-    on_axis = {"transform": axes.get_xaxis_transform(), "clip_on": False} if trace.get("yaxis") == "y2" else {}
+    x, y = (
+        [plain(value) if isinstance(value, str) else _bounded(value) for value in trace[name]]
+        for name in "xy"
+    )
+    on_axis = (
+        {"transform": axes.get_xaxis_transform(), "clip_on": False}
+        if trace.get("yaxis") == "y2"
+        else {}
+    )
     if "lines" in trace["mode"] and trace["line"].get("width") != 0:
         line = trace["line"]
         steps = "steps-post" if trace["line"].get("shape") == "hv" else "default"
-        style = {"color": line["color"], "linestyle": _LINES[line.get("dash", "solid")], "drawstyle": steps}
-        style |= {"label": plain(trace["name"])} if "name" in trace and trace.get("showlegend", True) else {}
+        style = {
+            "color": line["color"],
+            "linestyle": _LINES[line.get("dash", "solid")],
+            "drawstyle": steps,
+        }
+        style |= (
+            {"label": plain(trace["name"])}
+            if "name" in trace and trace.get("showlegend", True)
+            else {}
+        )
         axes.plot(x, y, alpha=trace.get("opacity"), **style)
     if "markers" in trace["mode"]:
         marker = trace["marker"]
         color = marker.get("color", trace["line"]["color"] if "line" in trace else "C0")
         style = _colors_of(color, layout.get("coloraxis", {})) | on_axis
-        has_label = "name" in trace and trace.get("showlegend", True) and "lines" not in trace["mode"]
+        has_label = (
+            "name" in trace and trace.get("showlegend", True) and "lines" not in trace["mode"]
+        )
         style |= {"label": plain(trace["name"])} if has_label else {}
         area = mpl.rcParams["lines.markersize"] ** 2 * marker["size"] / 8
         typed = marker.get("symbol", "circle")
@@ -182,24 +237,36 @@ def _add_scatter(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> No
             return
         for symbol in dict.fromkeys(typed):
             some = [i for i, other in enumerate(typed) if other == symbol]
-            axes.scatter([x[i] for i in some], [y[i] for i in some], area, marker=_MARKERS[symbol], **style)
+            axes.scatter(
+                [x[i] for i in some], [y[i] for i in some], area, marker=_MARKERS[symbol], **style
+            )
 
 
 def _add_bars(axes: Any, trace: dict[str, Any], _: dict[str, Any]) -> None:
     y = [plain(value) if isinstance(value, str) else value for value in trace["y"]]
-    axes.barh(y, trace["x"], left=trace.get("base"), color=trace["marker"]["color"], label=trace.get("name"))
+    axes.barh(
+        y,
+        trace["x"],
+        left=trace.get("base"),
+        color=trace["marker"]["color"],
+        label=trace.get("name"),
+    )
 
 
 def _add_cells(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> None:
     """Add the cells of a grid, with their values and a colour bar."""
-    style = _colors_of([], layout.get("coloraxis", {"colorscale": [[0, "#277f8e"]], "reversescale": False}))
+    style = _colors_of(
+        [], layout.get("coloraxis", {"colorscale": [[0, "#277f8e"]], "reversescale": False})
+    )
     values = [[math.nan if value is None else value for value in line] for line in trace["z"]]
     names = {"cmap": style["cmap"], "vmin": style["vmin"], "vmax": style["vmax"]}
     for name in "xy":
         getattr(axes, f"{name}axis").update_units([*map(plain, trace[name])])
     image = axes.pcolormesh(range(len(trace["x"])), range(len(trace["y"])), values, **names)
     axes.tick_params("x", rotation=90 * (len(trace["x"]) > 6))
-    texts, size = _fit_texts(trace["text"], len(trace["x"])) if "texttemplate" in trace else ([], 0.0)
+    texts, size = (
+        _fit_texts(trace["text"], len(trace["x"])) if "texttemplate" in trace else ([], 0.0)
+    )
     for up, line in enumerate(texts):
         for across, words in enumerate(line):
             red, green, blue, _ = image.to_rgba(values[up][across])
@@ -209,8 +276,11 @@ def _add_cells(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> None
     _add_color_bar(axes, image, layout)
 
 
-def _fit_texts(texts: Sequence[Sequence[str]], columns: int) -> tuple[Sequence[Sequence[str]], float]:
-    """Return the texts of cells and their font's size (points): with fewer digits where four have no room.
+def _fit_texts(
+    texts: Sequence[Sequence[str]], columns: int
+) -> tuple[Sequence[Sequence[str]], float]:
+    """Return the texts of cells and their font's size (points): with fewer digits where four have
+    no room.
 
     No texts if even two digits have none.
     """
@@ -241,11 +311,20 @@ def _add_color_bar(axes: Any, colors: Any, layout: dict[str, Any]) -> None:
     if "tickvals" in bar:
         low = drawn.vmin
         high = drawn.vmax
-        ticks = [pair for pair in zip(bar["tickvals"], bar["ticktext"], strict=True) if low <= pair[0] <= high]
+        ticks = [
+            pair
+            for pair in zip(bar["tickvals"], bar["ticktext"], strict=True)
+            if low <= pair[0] <= high
+        ]
         drawn.set_ticks([place for place, _ in ticks], labels=[plain(label) for _, label in ticks])
 
 
-_TRACES = {"scatter": _add_scatter, "bar": _add_bars, "heatmap": _add_cells, "contour": _add_contours}
+_TRACES = {
+    "scatter": _add_scatter,
+    "bar": _add_bars,
+    "heatmap": _add_cells,
+    "contour": _add_contours,
+}
 
 
 def _bounded(value: float | None) -> float:
@@ -254,7 +333,8 @@ def _bounded(value: float | None) -> float:
 
 
 def _colors_of(color: Any, scale: dict[str, Any]) -> dict[str, Any]:
-    """Return matplotlib's arguments for a colour or a list of colours, or for values on the colour scale."""
+    """Return matplotlib's arguments for a colour or a list of colours, or for values on the colour
+    scale."""
     from matplotlib.colors import ListedColormap
 
     if isinstance(color, str) or (color and isinstance(color[0], str)):

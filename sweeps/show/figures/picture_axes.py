@@ -1,4 +1,5 @@
-"""The axes of a picture: their scales, titles and labels, the labels beside parallel axes, and the legend."""
+"""The axes of a picture: their scales, titles and labels, the labels beside parallel axes, and the
+legend."""
 
 import html
 import math
@@ -69,7 +70,8 @@ def _set_ticks(axes: Any, name: str, axis: dict[str, Any]) -> None:
 
 
 def _label_on_top(axes: Any, names: Sequence[str]) -> None:
-    """Set the names of parallel axes above them, tilted to the right if they are longer than the gap between axes."""
+    """Set the names of parallel axes above them, tilted to the right if they are longer than the
+    gap between axes."""
     gap_in = axes.figure.get_size_inches()[0] / len(names)
     is_tilted = _CHARACTER_IN * max(map(len, names)) > gap_in
     axes.xaxis.tick_top()
@@ -83,30 +85,44 @@ def add_notes(axes: Any, layout: dict[str, Any]) -> None:
     """Add the labels beside the axes of a figure, as large as the space between two axes allows."""
     notes = layout.get("annotations", [])
     longest = max((len(plain(note["text"])) for note in notes), default=1)
-    points = 72 * axes.figure.get_size_inches()[0] / max(1, len(layout["xaxis"].get("tickvals", [])))
+    points = (
+        72 * axes.figure.get_size_inches()[0] / max(1, len(layout["xaxis"].get("tickvals", [])))
+    )
     size = max(SMALLEST, min(_NOTE, points / (0.6 * longest)))
     most = max(4, int(points / (0.6 * size)))  # characters that fit between two axes
     box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8}
     for note in notes:
         side = note["xanchor"]
-        style = {"ha": side, "va": "center", "fontsize": size, "textcoords": "offset points", "bbox": box}
+        style = {
+            "ha": side,
+            "va": "center",
+            "fontsize": size,
+            "textcoords": "offset points",
+            "bbox": box,
+        }
         place = (note["x"], note["y"])
-        axes.annotate(short(plain(note["text"]), most), place, (3 if side == "left" else -3, 0), **style)
+        axes.annotate(
+            short(plain(note["text"]), most), place, (3 if side == "left" else -3, 0), **style
+        )
 
 
 def add_legend(axes: Any, layout: dict[str, Any], width_in: float) -> None:
     """Add the names of the lines above the axes, and over them the figure's title."""
     from matplotlib import rcParams
 
-    labels = dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))  # a dict, because labels may repeat
+    # a dict, because labels may repeat
+    labels = dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
     if layout["legend"].get("traceorder") == "reversed":
         labels = dict(reversed(labels.items()))
     title = plain(layout.get("title", {}).get("text", ""))
-    columns = 6 if width_in > BOTH_COLUMNS_IN else 1 if any(len(label) > 14 for label in labels) else 2
+    columns = (
+        6 if width_in > BOTH_COLUMNS_IN else 1 if any(len(label) > 14 for label in labels) else 2
+    )
     if len(labels) > 1 and not is_parallel(layout):
         names = {"title": title, "alignment": "left"} if title else {}
         longest = max(map(len, labels)) * (columns if width_in <= BOTH_COLUMNS_IN else 1)
-        points = (72 * width_in - _LEFT) / (0.6 * longest)  # because a legend that is too wide leaves the axes no room
+        # because a legend that is too wide leaves the axes no room
+        points = (72 * width_in - _LEFT) / (0.6 * longest)
         size = max(SMALLEST, min(rcParams["font.size"], points))
         place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "frameon": False, "fontsize": size}
         axes.legend(labels.values(), labels, ncols=columns, **place, **names)
@@ -115,7 +131,8 @@ def add_legend(axes: Any, layout: dict[str, Any], width_in: float) -> None:
 
 
 def part_labels(axes: Any, layout: dict[str, Any]) -> None:
-    """Turn the labels below the x axis if they overlap, and omit those that overlap even so, on both axes."""
+    """Turn the labels below the x axis if they overlap, and omit those that overlap even so, on
+    both axes."""
     if is_parallel(layout):
         return
     figure = axes.figure
@@ -130,7 +147,11 @@ def part_labels(axes: Any, layout: dict[str, Any]) -> None:
 
 def _overlapping(labels: Sequence[Any], name: str) -> list[Any]:
     """Return the labels of an axis that overlap one before."""
-    boxes = [(label, label.get_window_extent()) for label in labels if label.get_visible() and label.get_text()]
+    boxes = [
+        (label, label.get_window_extent())
+        for label in labels
+        if label.get_visible() and label.get_text()
+    ]
     low = f"{name}0"
     high = f"{name}1"
     overlapping: list[Any] = []

@@ -1,16 +1,17 @@
 """Forecasts of times for counts that were not measured, from counts that were.
 
-An epoch takes w/n + c + d log2(2n)/n + e n seconds for the count n, all factors >= 0. The terms are: work that is
-divided; work that is not (G. Amdahl, AFIPS 1967), as with a constant global batch; an exchange in log2(n) rounds per
-step, with fewer steps for more devices, as with a constant batch per device (J. Gustafson, CACM 1988); and what each
-device costs all others.
-Ernest (S. Venkataraman et al., NSDI 2016) fits 1/n, 1, log n and n by non-negative least squares. With fewer steps, log
-n becomes log2(2n)/n, which is never 0. Paleo separates computing from exchanging (H. Qi et al., ICLR 2017).
-Residuals are relative. A small price on each term's share of the time at the largest count (Tikhonov) decides what the
-counts leave open, as two counts do. The prices were chosen on tables: benchmarks/scaling_prediction.py.
+An epoch takes w/n + c + d log2(2n)/n + e n seconds for the count n, all factors >= 0. The terms
+are: work that is divided; work that is not (G. Amdahl, AFIPS 1967), as with a constant global
+batch; an exchange in log2(n) rounds per step, with fewer steps for more devices, as with a constant
+batch per device (J. Gustafson, CACM 1988); and what each device costs all others. Ernest (S.
+Venkataraman et al., NSDI 2016) fits 1/n, 1, log n and n by non-negative least squares. With fewer
+steps, log n becomes log2(2n)/n, which is never 0. Paleo separates computing from exchanging (H. Qi
+et al., ICLR 2017). Residuals are relative. A small price on each term's share of the time at the
+largest count (Tikhonov) decides what the counts leave open, as two counts do. The prices were
+chosen on tables: benchmarks/scaling_prediction.py.
 
-The epochs until the objective is stable are a + b n, a and b >= 0, because the number of examples needed grows linearly
-with the batch (S. McCandlish et al., arXiv:1812.06162, 2018).
+The epochs until the objective is stable are a + b n, a and b >= 0, because the number of examples
+needed grows linearly with the batch (S. McCandlish et al., arXiv:1812.06162, 2018).
 """
 
 import math
@@ -32,9 +33,12 @@ AMDAHL: Form = TIMES | {"1": 0.0035, "log2(2n)/n": 0.035}
 EPOCHS: Form = {"1": 0.0, "n": 0.0}
 
 _ERROR = 0.02  # smallest relative standard deviation of a forecast between measured counts
-_ERROR_PER_DOUBLING = 0.5  # relative growth of this error with each doubling beyond the measured counts
+# relative growth of this error with each doubling beyond the measured counts
+_ERROR_PER_DOUBLING = 0.5
 _ERROR_OF_NO_LAW = (
-    0.08  # relative standard deviation of a forecast from counts with a super-linear step, and per doubling
+    # relative standard deviation of a forecast from counts with a super-linear step, and per
+    # doubling
+    0.08
 )
 _NORMAL_90 = 1.645  # standard deviations on each side that contain 90% of a normal distribution
 _WIDEST = math.log(10)  # largest half of an interval
@@ -52,30 +56,43 @@ class Forecast:
 
 
 def forecast(
-    measured: Iterable[tuple[float, float]], count: float, forms: Sequence[Form] = (TIMES, AMDAHL), noise: float = 0.0
+    measured: Iterable[tuple[float, float]],
+    count: float,
+    forms: Sequence[Form] = (TIMES, AMDAHL),
+    noise: float = 0.0,
 ) -> Forecast:
-    """Return the forecast of the value (> 0) for a count by the first form, from measured counts and values.
+    """Return the forecast of the value (> 0) for a count by the first form, from measured counts
+    and values.
 
-    The interval combines the errors of leaving one count out, the distance to the other forms, the relative deviation
-    `noise`, and an addition beyond the measured counts.
+    The interval combines the errors of leaving one count out, the distance to the other forms, the
+    relative deviation `noise`, and an addition beyond the measured counts.
     """
     counts, values = np.array([*measured], float).T
     middle, *alternatives = (_extrapolate(form, counts, values, count) for form in forms)
     variance = sum(math.log(alternative / middle) ** 2 for alternative in alternatives)
     masks = [np.arange(len(counts)) != i for i in range(len(counts))]
-    left_out = [_extrapolate(forms[0], counts[m], values[m], n) for m, n in zip(masks, counts, strict=True)]
+    left_out = [
+        _extrapolate(forms[0], counts[m], values[m], n) for m, n in zip(masks, counts, strict=True)
+    ]
     variance += np.mean(np.log(left_out / values) ** 2)
     doublings = max(0.0, math.log2(count / counts.max()), math.log2(counts.min() / count))
-    if is_super_linear([*zip(counts, values, strict=True)]):  # because no term of the law describes such a step
+    # because no term of the law describes such a step
+    if is_super_linear([*zip(counts, values, strict=True)]):
         variance += (_ERROR_OF_NO_LAW * (1 + doublings)) ** 2
-    half = _NORMAL_90 * math.sqrt(variance + (_ERROR * (1 + _ERROR_PER_DOUBLING * doublings)) ** 2 + noise**2)
+    half = _NORMAL_90 * math.sqrt(
+        variance + (_ERROR * (1 + _ERROR_PER_DOUBLING * doublings)) ** 2 + noise**2
+    )
     return _with_interval(middle, half)
 
 
 def is_super_linear(measured: Iterable[tuple[float, float]]) -> bool:
-    """Return whether a step to a larger count, of counts and times, is faster than the ratio of the counts allows."""
+    """Return whether a step to a larger count, of counts and times, is faster than the ratio of the
+    counts allows."""
     steps = pairwise(sorted(measured))
-    return any(more * shorter_s < fewer * longer_s * (1 - 1e-9) for (fewer, longer_s), (more, shorter_s) in steps)
+    return any(
+        more * shorter_s < fewer * longer_s * (1 - 1e-9)
+        for (fewer, longer_s), (more, shorter_s) in steps
+    )
 
 
 def _with_interval(value: float, half: float, start: float = 0.0) -> Forecast:
@@ -86,11 +103,16 @@ def _with_interval(value: float, half: float, start: float = 0.0) -> Forecast:
 def predict_epoch_time(series: Series, count: float) -> Forecast | None:
     """Return the seconds of an epoch; None if a single count was measured."""
     measured = [(c.count, c.epoch_s) for c in series.counts]
-    return forecast(measured, count, noise=median(c.noise for c in series.counts)) if len(dict(measured)) > 1 else None
+    return (
+        forecast(measured, count, noise=median(c.noise for c in series.counts))
+        if len(dict(measured)) > 1
+        else None
+    )
 
 
 def predict_time_to_stable(series: Series, count: float) -> Forecast | None:
-    """Return the seconds until the objective is stable; None unless two counts have measurements."""
+    """Return the seconds until the objective is stable; None unless two counts have
+    measurements."""
     results = [(c, c.epochs_to_stable, c.time_to_stable_s) for c in series.counts]
     measured = [(c, epochs, seconds) for c, epochs, seconds in results if epochs and seconds]
     epoch_time = predict_epoch_time(series, count)
@@ -99,7 +121,9 @@ def predict_time_to_stable(series: Series, count: float) -> Forecast | None:
     rounding = 0.5 / median(epochs for _, epochs, _ in measured)
     epochs = forecast([(c.count, epochs) for c, epochs, _ in measured], count, [EPOCHS], rounding)
     starting_s = max(0.0, median(seconds - epochs * c.epoch_s for c, epochs, seconds in measured))
-    half = math.hypot(math.log(epochs.high / epochs.value), math.log(epoch_time.high / epoch_time.value))
+    half = math.hypot(
+        math.log(epochs.high / epochs.value), math.log(epoch_time.high / epoch_time.value)
+    )
     return _with_interval(epochs.value * epoch_time.value, half, starting_s)
 
 
@@ -114,12 +138,20 @@ def find_doubts(series: Series, count: int) -> list[str]:
     capacity = per_node * max(c.nodes for c in counts)
     noise = max(c.noise for c in counts)
     effect = max(c.epoch_s for c in counts) / min(c.epoch_s for c in counts) - 1
+    is_cut = epoch_time.is_cut
     doubts = {
         "two counts fit any law: measure a third": len({c.count for c in counts}) == 2,
         f"epochs of one count deviate by {noise:.0%}, counts by only {effect:.0%}": noise > effect,
-        "the measurements fit no known law: the interval was cut at a tenth and ten times the value": epoch_time.is_cut,
-        f"{count} is {count / largest:.3g} times the largest measured count": count > _FAR * largest,
-        f"with {per_node} per node (the largest measured), {count} need more nodes than measured": count > capacity,
+        (
+            "the measurements fit no known law: the interval was cut at a tenth and ten times the"
+            " value"
+        ): is_cut,
+        f"{count} is {count / largest:.3g} times the largest measured count": (
+            count > _FAR * largest
+        ),
+        f"with {per_node} per node (the largest measured), {count} need more nodes than measured": (
+            count > capacity
+        ),
     }
     return [doubt for doubt, applies in doubts.items() if applies]
 
@@ -128,7 +160,8 @@ def _extrapolate(form: Form, counts: Numbers, values: Numbers, count: float) -> 
     from scipy.optimize import nnls  # here, because the import takes half a second
 
     largest = counts.argmax()
-    scale = _terms(form, counts[largest]) / values[largest]  # so that a factor of 1 is the whole time at the largest
+    # so that a factor of 1 is the whole time at the largest
+    scale = _terms(form, counts[largest]) / values[largest]
     relative = _terms(form, counts) / scale / values[:, None]
     penalized = np.vstack([relative, np.diag([*form.values()])])
     factors, _ = nnls(penalized, np.repeat([1.0, 0.0], [len(counts), len(form)]), maxiter=999)

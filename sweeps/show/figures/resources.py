@@ -1,4 +1,5 @@
-"""The use of resources over the time of each trial: of its GPUs, or without GPUs of the CPU and memory."""
+"""The use of resources over the time of each trial: of its GPUs, or without GPUs of the CPU and
+memory."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +12,11 @@ from sweeps.trial.metrics import CPU, GPU, POWER, USE
 
 _MOST = 60
 _MEMORY = "memory_usage_megabytes"
-_OF_GPUS = {"GPU use (%), mean of the trial's GPUs": USE, "GPU memory (GB)": _MEMORY, "GPU power (W)": POWER}
+_OF_GPUS = {
+    "GPU use (%), mean of the trial's GPUs": USE,
+    "GPU memory (GB)": _MEMORY,
+    "GPU power (W)": POWER,
+}
 _HOVER = "%{x:.0f} s: %{y:.4g}<br>%{text}<extra></extra>"
 
 
@@ -23,29 +28,47 @@ def resources(source: FigureData) -> Figures:
             if len(curve[0]) > 1:
                 panels.setdefault(title, {})[number] = curve
     of_gpus = {title: panels[title] for title in _OF_GPUS if title in panels}
-    return {title: figure for title, curves in (of_gpus or panels).items() if (figure := _draw(source, title, curves))}
+    return {
+        title: figure
+        for title, curves in (of_gpus or panels).items()
+        if (figure := _draw(source, title, curves))
+    }
 
 
 def _combine(usage: Curves) -> dict[str, Curve]:
     """Return the curves of a trial's resources: GPUs together, and of the CPU and memory."""
     curves = {}
     for title, suffix in _OF_GPUS.items():
-        if gpus := [curve for name, curve in usage.items() if name.startswith(GPU) and name.endswith(suffix)]:
+        if gpus := [
+            curve for name, curve in usage.items() if name.startswith(GPU) and name.endswith(suffix)
+        ]:
             factor = 1 / len(gpus) if suffix == USE else 1e-3 if suffix == _MEMORY else 1.0
             curves[title] = _sum(gpus, factor)
-    names = {"CPU use (%), 100 is one core": (f"{CPU}{USE}", 1.0), "Memory (GB)": (f"system/{_MEMORY}", 1e-3)}
-    return curves | {title: _sum([usage[name]], factor) for title, (name, factor) in names.items() if name in usage}
+    names = {
+        "CPU use (%), 100 is one core": (f"{CPU}{USE}", 1.0),
+        "Memory (GB)": (f"system/{_MEMORY}", 1e-3),
+    }
+    return curves | {
+        title: _sum([usage[name]], factor)
+        for title, (name, factor) in names.items()
+        if name in usage
+    }
 
 
 def _sum(curves: Sequence[Curve], factor: float) -> Curve:
-    """Return the sum of curves with the same times, times the factor. The shortest curve ends the sum."""
+    """Return the sum of curves with the same times, times the factor. The shortest curve ends the
+    sum."""
     values = zip(*(values for _, values in curves), strict=False)
-    sums = [None if None in each else factor * sum(value or 0.0 for value in each) for each in values]
+    sums = [
+        None if None in each else factor * sum(value or 0.0 for value in each) for each in values
+    ]
     return curves[0][0][: len(sums)], sums
 
 
 def _draw(source: FigureData, title: str, curves: Mapping[int, Curve]) -> Figure | None:
-    trials, note = source.select(_MOST, [trial for trial in source.trials if trial.number in curves])
+    trials, note = source.select(
+        _MOST, [trial for trial in source.trials if trial.number in curves]
+    )
     data: list[Trace] = []
     for kind, group in source.group_by_kind(trials).items():
         data += [_line(source, kind, trial, curves[trial.number]) for trial in group]

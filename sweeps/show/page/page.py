@@ -1,8 +1,10 @@
-"""The page of a study: one HTML file with its data, a style sheet, scripts, and plotly's script, compressed.
+"""The page of a study: one HTML file with its data, a style sheet, scripts, and plotly's script,
+compressed.
 
-The page works from file:// and in MLflow, which shows the file alone in a frame. Plotly's script is the bundle of
-two-dimensional figures, a third of the script in plotly's Python package: plotly.js-cartesian-dist-min 4.1.1 of npm, by
-`gzip -9 -n`. The page unpacks it: https://developer.mozilla.org/docs/Web/API/DecompressionStream
+The page works from file:// and in MLflow, which shows the file alone in a frame. Plotly's script is
+the bundle of two-dimensional figures, a third of the script in plotly's Python package:
+plotly.js-cartesian-dist-min 4.1.1 of npm, by `gzip -9 -n`. The page unpacks it:
+https://developer.mozilla.org/docs/Web/API/DecompressionStream
 """
 
 import base64
@@ -33,7 +35,9 @@ class Section:
     before: str = ""  # HTML above the section, outside of its card
 
 
-def render_page(title: str, sections: Sequence[Section], data: Mapping[str, Any] | None = None, top: str = "") -> str:
+def render_page(
+    title: str, sections: Sequence[Section], data: Mapping[str, Any] | None = None, top: str = ""
+) -> str:
     """Return a whole page as HTML, with `data` for its script, and `top` beside its title."""
     figures: dict[str, Any] = {}
     body = "\n".join(_render_section(section, figures) for section in sections)
@@ -68,7 +72,9 @@ def _render_section(section: Section, figures: dict[str, Any]) -> str:
         style = f"height:{int(figure['layout']['height'])}px"
         if least := int(figure["layout"].get("meta", {}).get("least_width", 0)):
             style += f";min-width:{least}px"
-        box = f'<div class="figure" id="{key}" role="img" aria-label="{label}" style="{style}"></div>'
+        box = (
+            f'<div class="figure" id="{key}" role="img" aria-label="{label}" style="{style}"></div>'
+        )
         note = f'<p class="note">{html.escape(figure["note"])}</p>' if figure.get("note") else ""
         parts.append(f'<div class="scrolls">{box}</div>{note}')
     content = "".join(f"<div>{part}</div>" for part in parts)
@@ -83,12 +89,14 @@ def _round(number: str) -> float:
 
 
 _PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width,initial-scale=1">
 <title>{title}</title>
 <style>
 {style}</style></head><body>
 <header><h1>{title}</h1>{top}</header>
-<noscript><p class="warning">Figures and details of trials need JavaScript. The tables work without it.</p></noscript>
+<noscript><p class="warning">Figures and details of trials need JavaScript.
+The tables work without it.</p></noscript>
 <main>
 {body}
 </main>

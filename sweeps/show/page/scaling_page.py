@@ -7,13 +7,19 @@ from typing import Any
 
 from sweeps.show.figures import drawing
 from sweeps.show.figures.drawing import Figure, Figures, Trace, make_figure, scatter
-from sweeps.show.figures.prediction import Forecast, find_doubts, predict_epoch_time, predict_time_to_stable
+from sweeps.show.figures.prediction import (
+    Forecast,
+    find_doubts,
+    predict_epoch_time,
+    predict_time_to_stable,
+)
 from sweeps.show.page import page, theme
 from sweeps.show.page.page import Section
 from sweeps.show.scaling import Count, Scaling, Series
 from sweeps.show.tables import Paragraph, Part, Table, parts_as_html, without_empty_columns
 
-Columns = dict[str, Callable[[Count], str]]  # a function per column that returns a count's cell, "" without a value
+# a function per column that returns a count's cell, "" without a value
+Columns = dict[str, Callable[[Count], str]]
 
 
 def build_parts(scaling: Scaling) -> list[Part]:
@@ -43,7 +49,8 @@ def render_page(scaling: Scaling) -> str:
 
 
 def tables(scaling: Scaling) -> list[Table]:
-    """Return tables of speed and cost with a line per count of each series, without empty columns."""
+    """Return tables of speed and cost with a line per count of each series, without empty
+    columns."""
     shown = []
     for columns in _columns(scaling):
         table = [["series", scaling.unit, *columns]]
@@ -57,63 +64,112 @@ def tables(scaling: Scaling) -> list[Table]:
 
 
 def words(scaling: Scaling) -> list[Paragraph]:
-    """Return sentences about the speed-up of the largest count, and the best count for the target."""
+    """Return sentences about the speed-up of the largest count, and the best count for the
+    target."""
     paragraphs = []
     for series in scaling.series:
         first = series.counts[0]
         last = series.counts[-1]
         times = f"{last.speed_up:.2f} times as fast as {scaling.label(first, with_unit=False)}"
-        sentences = [f"{scaling.label(last)}: {times}, {last.efficiency:.0%} of ideal."] if first is not last else []
+        sentences = (
+            [f"{scaling.label(last)}: {times}, {last.efficiency:.0%} of ideal."]
+            if first is not last
+            else []
+        )
         sentences += _by_images(scaling, first, last)
         if line := " ".join(sentences + _to_target(scaling, series)):
-            paragraphs.append(Paragraph(f": {line}", series.name) if series.name else Paragraph(line))
+            paragraphs.append(
+                Paragraph(f": {line}", series.name) if series.name else Paragraph(line)
+            )
     return paragraphs
 
 
 def _by_images(scaling: Scaling, first: Count, last: Count) -> list[str]:
-    """Return a sentence on the speed-up by images/s, if it is another one, because an epoch may include validation."""
+    """Return a sentence on the speed-up by images/s, if it is another one, because an epoch may
+    include validation."""
     if not (first.images_s and last.images_s):
         return []
     speed_up = last.images_s / first.images_s
     if abs(speed_up / last.speed_up - 1) <= _TOLERANCE:
         return []
-    return [f"This is by {scaling.time}, with any validation; by images/s of the training alone, {speed_up:.2f} times."]
+    return [
+        f"This is by {scaling.time}, with any validation; by images/s of the training alone,"
+        f" {speed_up:.2f} times."
+    ]
 
 
 def contradictions(scaling: Scaling) -> list[str]:
-    """Return sentences about efficiencies that cannot be, larger counts that are slower, and two laws; with causes."""
+    """Return sentences about efficiencies that cannot be, larger counts that are slower, and two
+    laws; with causes."""
     sentences = []
     for series in scaling.series:
         name = f" ({series.name})" if series.name else ""
         first = scaling.label(series.counts[0])
         if above := [count for count in series.counts if count.efficiency > 1 + _TOLERANCE]:
             cells = ", ".join(f"{scaling.label(count)} {count.efficiency:.0%}" for count in above)
-            sentences.append(f"More than 100% of ideal{name}: {cells}. {_ABOVE_IDEAL.format(first=first)}")
+            sentences.append(
+                f"More than 100% of ideal{name}: {cells}. {_ABOVE_IDEAL.format(first=first)}"
+            )
         for fewer, more in pairwise(series.counts):
             if more.epoch_s > (1 + _TOLERANCE) * fewer.epoch_s:
-                slower = f"{scaling.label(more)} slower than {scaling.label(fewer, with_unit=False)}{name}"
-                sentences.append(f"{slower}: {_cell(more.epoch_s)} s against {_cell(fewer.epoch_s)} s. {_SLOWER}")
+                slower = (
+                    f"{scaling.label(more)} slower than"
+                    f" {scaling.label(fewer, with_unit=False)}{name}"
+                )
+                sentences.append(
+                    f"{slower}: {_cell(more.epoch_s)} s against {_cell(fewer.epoch_s)} s. {_SLOWER}"
+                )
     if any(" across nodes of " in f" {series.name}" for series in scaling.series):
-        sentences.append("Equal counts on one and on several nodes differ: each is a series with a law of its own.")
+        sentences.append(
+            "Equal counts on one and on several nodes differ: each is a series with a law of its"
+            " own."
+        )
     return sentences
 
 
 _TOLERANCE = 0.05  # relative
 _ABOVE_IDEAL = (
-    "Usual causes: a slow start of the smallest count ({first}: cold cache, other jobs on the node), data or "
-    "activations that fit into memory only when divided, or another batch per device."
+    "Usual causes: a slow start of the smallest count ({first}: cold cache, other jobs on the"
+    " node), data or activations that fit into memory only when divided, or another batch per"
+    " device."
 )
-_SLOWER = "Usual causes: batches too small to share, gradients over a slow network, or an input pipeline at its limit."
+_SLOWER = (
+    "Usual causes: batches too small to share, gradients over a slow network, or an input pipeline"
+    " at its limit."
+)
 
 
 def forecasts(scaling: Scaling) -> Table:
-    """Return a table with a line per forecast count of each series; empty if nothing can be forecast."""
-    table = [["series", scaling.unit, f"{scaling.time} (s)", "from", "to", "speed-up", "to stable (s)", "from", "to"]]
+    """Return a table with a line per forecast count of each series; empty if nothing can be
+    forecast."""
+    table = [
+        [
+            "series",
+            scaling.unit,
+            f"{scaling.time} (s)",
+            "from",
+            "to",
+            "speed-up",
+            "to stable (s)",
+            "from",
+            "to",
+        ]
+    ]
     for series, count in product(scaling.series, scaling.forecast_counts):
         if epoch_time := predict_epoch_time(series, count):
             stable = predict_time_to_stable(series, count)
-            cells = [*_interval_cells(epoch_time), f"{series.counts[0].epoch_s / epoch_time.value:.2f}"]
-            table.append([series.name, str(count), *cells, *(_interval_cells(stable) if stable else [""] * 3)])
+            cells = [
+                *_interval_cells(epoch_time),
+                f"{series.counts[0].epoch_s / epoch_time.value:.2f}",
+            ]
+            table.append(
+                [
+                    series.name,
+                    str(count),
+                    *cells,
+                    *(_interval_cells(stable) if stable else [""] * 3),
+                ]
+            )
     return without_empty_columns(table) if len(table) > 1 else []
 
 
@@ -129,26 +185,41 @@ def doubts(scaling: Scaling) -> list[str]:
         by_doubt.setdefault("; ".join(dict.fromkeys(chain(*lists))), []).append(series.name)
     if len(by_doubt) == 1:
         return [f"Unreliable forecast: {doubt}." for doubt in by_doubt if doubt]
-    return [f"Unreliable forecast ({', '.join(names)}): {doubt}." for doubt, names in by_doubt.items() if doubt]
+    return [
+        f"Unreliable forecast ({', '.join(names)}): {doubt}."
+        for doubt, names in by_doubt.items()
+        if doubt
+    ]
 
 
 def figure(scaling: Scaling) -> Figure:
-    """Return the speed-up by count: measured, forecast and ideal. Each series begins on the ideal line."""
+    """Return the speed-up by count: measured, forecast and ideal. Each series begins on the ideal
+    line."""
     counts = {count.count for series in scaling.series for count in series.counts}
     ends = [min(counts), max(*counts, *scaling.forecast_counts)]
     line = {"color": "--muted", "width": 1}
-    data = [scatter("lines", ends, [1, ends[1] / ends[0]], name="ideal", line=line, hoverinfo="skip")]
+    data = [
+        scatter("lines", ends, [1, ends[1] / ends[0]], name="ideal", line=line, hoverinfo="skip")
+    ]
     for i, series in enumerate(scaling.series):
         data += _traces(scaling, series, i, ends)
     ticks = sorted(counts | {*scaling.forecast_counts})
-    xaxis = {"type": "log", "tickvals": ticks, "ticktext": [*map(str, ticks)], "title": {"text": scaling.unit}}
+    xaxis = {
+        "type": "log",
+        "tickvals": ticks,
+        "ticktext": [*map(str, ticks)],
+        "title": {"text": scaling.unit},
+    }
     yaxis = {"type": "log", "dtick": math.log10(2), "title": {"text": "speed-up"}}
     legend = {"y": -0.18, "yanchor": "top"}
-    return make_figure(data, 460, xaxis=xaxis, yaxis=yaxis, showlegend=True, legend=legend, margin={"b": 110})
+    return make_figure(
+        data, 460, xaxis=xaxis, yaxis=yaxis, showlegend=True, legend=legend, margin={"b": 110}
+    )
 
 
 def measured(scaling: Scaling) -> Figures:
-    """Return a figure of each measured quantity by count, of which two counts at least have values."""
+    """Return a figure of each measured quantity by count, of which two counts at least have
+    values."""
     values: dict[str, Callable[[Count], float | None]] = {
         f"{scaling.time} (s)": lambda count: count.epoch_s,
         "images/s": lambda count: count.images_s,
@@ -158,7 +229,9 @@ def measured(scaling: Scaling) -> Figures:
     return {title: figure for title, figure in figures.items() if figure}
 
 
-def _by_count(scaling: Scaling, title: str, value: Callable[[Count], float | None]) -> Figure | None:
+def _by_count(
+    scaling: Scaling, title: str, value: Callable[[Count], float | None]
+) -> Figure | None:
     data: list[Trace] = []
     for i, series in enumerate(scaling.series):
         counts = [count for count in series.counts if value(count) is not None]
@@ -166,21 +239,38 @@ def _by_count(scaling: Scaling, title: str, value: Callable[[Count], float | Non
         hover = {"text": [scaling.label(count) for count in counts], "hovertemplate": _HOVER}
         x = [count.count for count in counts]
         y = [value(count) for count in counts]
-        data.append(scatter("lines+markers", x, y, name=series.name or title, line=line, marker={"size": 7}, **hover))
+        data.append(
+            scatter(
+                "lines+markers",
+                x,
+                y,
+                name=series.name or title,
+                line=line,
+                marker={"size": 7},
+                **hover,
+            )
+        )
     ticks = sorted({x for trace in data for x in trace["x"]})
     if len(ticks) < 2:
         return None
-    xaxis = {"type": "log", "tickvals": ticks, "ticktext": [*map(str, ticks)], "title": {"text": scaling.unit}}
+    xaxis = {
+        "type": "log",
+        "tickvals": ticks,
+        "ticktext": [*map(str, ticks)],
+        "title": {"text": scaling.unit},
+    }
     yaxis = {"title": {"text": title}, "rangemode": "tozero"}
     return make_figure(data, 300, xaxis=xaxis, yaxis=yaxis)
 
 
-_SYMBOLS = ("circle", "square", "diamond", "triangle-down", "x")  # for 1, 2, up to 4, up to 8, and more nodes
+# for 1, 2, up to 4, up to 8, and more nodes
+_SYMBOLS = ("circle", "square", "diamond", "triangle-down", "x")
 _HOVER = "%{text}: %{y:.4g}<extra>%{fullData.name}</extra>"
 
 
 def _traces(scaling: Scaling, series: Series, i: int, ends: list[int]) -> list[Trace]:
-    """Return points for the measured counts, a dashed line for the forecast, and a band for its interval."""
+    """Return points for the measured counts, a dashed line for the forecast, and a band for its
+    interval."""
     counts = series.counts
     first = series.counts[0]
     color = f"--series-{i % theme.SERIES}"
@@ -200,19 +290,30 @@ def _traces(scaling: Scaling, series: Series, i: int, ends: list[int]) -> list[T
     ahead = [forecast for count in x if (forecast := predict_epoch_time(series, count))]
     hidden: Any = {"legendgroup": series.name, "showlegend": False, "hoverinfo": "skip"}
     band: Any = {"line": {"width": 0}, "fill": "tonexty", "fillcolor": f"{color}-faint", **hidden}
-    dashed = {"color": color, "dash": ["dash", "dashdot", "dot"][i // theme.SERIES % 3], "width": 1.5}
+    dashed = {
+        "color": color,
+        "dash": ["dash", "dashdot", "dot"][i // theme.SERIES % 3],
+        "width": 1.5,
+    }
     x = x[: len(ahead)]
     return [
         marks,
-        scatter("lines", x, [scale / forecast.high for forecast in ahead], line={"width": 0}, **hidden),
+        scatter(
+            "lines", x, [scale / forecast.high for forecast in ahead], line={"width": 0}, **hidden
+        ),
         scatter("lines", x, [scale / forecast.low for forecast in ahead], **band),
         scatter("lines", x, [scale / forecast.value for forecast in ahead], line=dashed, **hidden),
     ]
 
 
 def _to_target(scaling: Scaling, series: Series) -> list[str]:
-    """Return sentences about the cheapest count for the target, and the savings and costs of faster counts."""
-    timed = [(c.target_s * c.devices / 3600, c.target_s, c) for c in series.counts if c.target_s is not None]
+    """Return sentences about the cheapest count for the target, and the savings and costs of faster
+    counts."""
+    timed = [
+        (c.target_s * c.devices / 3600, c.target_s, c)
+        for c in series.counts
+        if c.target_s is not None
+    ]
     if series.target is None or not timed:
         return []
     goal = f"{scaling.objective} {series.target:.4g}"
@@ -228,13 +329,22 @@ def _to_target(scaling: Scaling, series: Series) -> list[str]:
             saved = duration(cheapest_s - seconds)
             label = scaling.label(count, with_unit=False)
             choices.append(f"{label} would save {saved} and cost {more_hours / hours - 1:.0%} more")
-    rank = "Cheapest" if len(choices) > 1 else "Fastest and cheapest" if dearer else "The only count"
-    late = ", ".join(scaling.label(count, with_unit=False) for _, seconds, count in timed if math.isinf(seconds))
-    return [f"{rank} to {goal}: {'; '.join(choices)}.", *([f"{late} did not reach the target."] if late else [])]
+    rank = (
+        "Cheapest" if len(choices) > 1 else "Fastest and cheapest" if dearer else "The only count"
+    )
+    late = ", ".join(
+        scaling.label(count, with_unit=False) for _, seconds, count in timed if math.isinf(seconds)
+    )
+    return [
+        f"{rank} to {goal}: {'; '.join(choices)}.",
+        *([f"{late} did not reach the target."] if late else []),
+    ]
 
 
 def duration(seconds: float) -> str:
-    size, unit = (1, "s") if seconds < 100 else (60, "minutes") if seconds < 6000 else (3600, "hours")
+    size, unit = (
+        (1, "s") if seconds < 100 else (60, "minutes") if seconds < 6000 else (3600, "hours")
+    )
     return f"{seconds / size:.3g} {unit}"
 
 
@@ -258,7 +368,9 @@ def _columns(scaling: Scaling) -> tuple[Columns, Columns]:
         f"{scaling.hours} to stable": lambda c: _cell(c.time_to_stable_s, c.devices / 3600),
         "kWh to stable": lambda c: _cell(c.time_to_stable_s, c.watts and c.watts / 3.6e6),
         "time to target (s)": lambda c: "never" if c.target_s == math.inf else _cell(c.target_s),
-        f"{scaling.hours} to target": lambda c: "" if c.target_s == math.inf else _cell(c.target_s, c.devices / 3600),
+        f"{scaling.hours} to target": lambda c: (
+            "" if c.target_s == math.inf else _cell(c.target_s, c.devices / 3600)
+        ),
     }
     return speed, cost
 

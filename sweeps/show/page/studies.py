@@ -1,4 +1,5 @@
-"""Several studies side by side: the best result of each, the settings in which they differ, and tests."""
+"""Several studies side by side: the best result of each, the settings in which they differ, and
+tests."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,8 @@ MIN_SEEDS = 2  # of each best configuration, for a test
 
 @dataclass(frozen=True)
 class ComparedStudy:
-    """A study under the label that tells it from the others: its name, or its path if two have one name."""
+    """A study under the label that tells it from the others: its name, or its path if two have one
+    name."""
 
     label: str
     findings: Findings
@@ -33,7 +35,8 @@ class ComparedStudy:
 
     @cached_property
     def best_trials(self) -> Sequence[TrialRecord]:
-        """Return the Pareto front, the completed trials of the best configuration, or the best trial."""
+        """Return the Pareto front, the completed trials of the best configuration, or the best
+        trial."""
         answer = self.findings.answer
         if answer.front:
             return answer.front
@@ -48,20 +51,27 @@ class ComparedStudy:
 
     @cached_property
     def settings(self) -> Mapping[str, str]:
-        """Return the settings of the first of the best trials, with all their seeds; of any trial without a result.
+        """Return the settings of the first of the best trials, with all their seeds; of any trial
+        without a result.
 
         If its files cannot be read, return the settings of the study's definition.
         """
         params = self._example.params if self._example else {}
-        swept = {name.lstrip("+"): "null" if value is None else str(value) for name, value in params.items()}
+        swept = {
+            name.lstrip("+"): "null" if value is None else str(value)
+            for name, value in params.items()
+        }
         if best := self.findings.answer.best_configuration:
-            swept[best.key.lstrip("+")] = ",".join(str(trial.params.get(best.key, "")) for trial in self.best_trials)
+            swept[best.key.lstrip("+")] = ",".join(
+                str(trial.params.get(best.key, "")) for trial in self.best_trials
+            )
         config = self._written[0]
         return {**(self.study.fixed if config is None else settings(config)), **swept}
 
     @cached_property
     def repeated(self) -> Mapping[str, str]:
-        """Return the setting that each setting of `settings` repeats; none if its files cannot be read."""
+        """Return the setting that each setting of `settings` repeats; none if its files cannot be
+        read."""
         config = self._written[0]
         return {} if config is None else repeated_settings(config)
 
@@ -86,11 +96,17 @@ class ComparedStudy:
             return config or None, ""
         except Exception as error:  # because another user's file may hold anything
             reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-            return None, f"study {self.label}: the config in {folder / '.hydra'} cannot be read: {reason}"
+            return (
+                None,
+                f"study {self.label}: the config in {folder / '.hydra'} cannot be read: {reason}",
+            )
 
     def is_in_all_trials(self, setting: str) -> bool:
-        """Return whether each trial has the setting: a param under a condition, or a race's seed, is in some trials."""
-        params_of_trials = ([name.lstrip("+") for name in trial.params] for trial in self.study.rows if trial.params)
+        """Return whether each trial has the setting: a param under a condition, or a race's seed,
+        is in some trials."""
+        params_of_trials = (
+            [name.lstrip("+") for name in trial.params] for trial in self.study.rows if trial.params
+        )
         return setting in self.settings and (
             setting not in self.swept or all(setting in params for params in params_of_trials)
         )
@@ -99,17 +115,21 @@ class ComparedStudy:
     def swept(self) -> Mapping[str, str]:
         """Return the values that the study tried, by setting."""
         values = dict[str, str]()
-        for name, words in self.study.space.items():  # a name may have a condition: `momentum under optimizer=sgd`
+        # a name may have a condition: `momentum under optimizer=sgd`
+        for name, words in self.study.space.items():
             setting = name.partition(" under ")[0].lstrip("+")
             values[setting] = f"{values[setting]},{words}" if setting in values else words
         for name in parameters(self.study.rows):
-            tried = dict.fromkeys(str(trial.params[name]) for trial in self.study.rows if name in trial.params)
+            tried = dict.fromkeys(
+                str(trial.params[name]) for trial in self.study.rows if name in trial.params
+            )
             values.setdefault(name.lstrip("+"), ",".join(tried))
         return values
 
 
 def compare(studies: Mapping[str, StudySnapshot]) -> list[ComparedStudy]:
-    """Return the studies, by label. Raises UserError if they have other objectives, or one has no result."""
+    """Return the studies, by label. Raises UserError if they have other objectives, or one has no
+    result."""
     check_objectives(studies)
     for label, study in studies.items():
         if not any(trial.result for trial in study.rows):
@@ -117,7 +137,9 @@ def compare(studies: Mapping[str, StudySnapshot]) -> list[ComparedStudy]:
                 f"study {label}: none of its {len(study.rows)} trials has a result.\n"
                 f"Leave it out, or see why: {sweeps_line('status', study.folder)}"
             )
-    return [ComparedStudy(label, Findings(study, reads_all=False)) for label, study in studies.items()]
+    return [
+        ComparedStudy(label, Findings(study, reads_all=False)) for label, study in studies.items()
+    ]
 
 
 def check_objectives(studies: Mapping[str, StudySnapshot]) -> None:
@@ -125,13 +147,17 @@ def check_objectives(studies: Mapping[str, StudySnapshot]) -> None:
     first_label, first = next(iter(studies.items()))
     for label, study in studies.items():
         goals, first_goals = (
-            [f"{name} ({direction})" for name, direction in zip(each.objective, each.directions, strict=True)]
+            [
+                f"{name} ({direction})"
+                for name, direction in zip(each.objective, each.directions, strict=True)
+            ]
             for each in (study, first)
         )
         if goals != first_goals:
             raise UserError(
-                f"study {label}: its objective is {', '.join(goals)}; the objective of {first_label} is "
-                f"{', '.join(first_goals)}.\nChoose studies of the same objective, in the same direction"
+                f"study {label}: its objective is {', '.join(goals)}; the objective of"
+                f" {first_label} is {', '.join(first_goals)}.\nChoose studies of the same"
+                " objective, in the same direction"
             )
 
 
@@ -139,7 +165,9 @@ def build_table(studies: Sequence[ComparedStudy]) -> Table:
     """Return a row for each study: its best result with its interval, its trials and its costs."""
     objective = ", ".join(studies[0].study.objective)
     header = [name.format(objective=short(objective, 40)) for name in _COLUMNS]
-    return without_empty_columns([header, *([cell(study) for cell in _COLUMNS.values()] for study in studies)])
+    return without_empty_columns(
+        [header, *([cell(study) for cell in _COLUMNS.values()] for study in studies)]
+    )
 
 
 def _interval(study: ComparedStudy) -> str:
@@ -162,7 +190,13 @@ def _name(study: ComparedStudy) -> str:
 def _cost(name: str) -> Callable[[ComparedStudy], str]:
     def cell(study: ComparedStudy) -> str:
         value = study.findings.costs["all"].get(name)
-        return "" if value is None else duration(value) if name.startswith("seconds/") else text(value, digits=4)
+        return (
+            ""
+            if value is None
+            else duration(value)
+            if name.startswith("seconds/")
+            else text(value, digits=4)
+        )
 
     return cell
 
@@ -184,8 +218,8 @@ _COLUMNS: Mapping[str, Callable[[ComparedStudy], str]] = {
 def build_settings(studies: Sequence[ComparedStudy]) -> Table:
     """Return a row for each setting that a study swept, or in which the best trials differ.
 
-    A cell has the value of the best trial and, in brackets, the values that the study tried. A setting that repeats
-    another row in all studies is omitted.
+    A cell has the value of the best trial and, in brackets, the values that the study tried. A
+    setting that repeats another row in all studies is omitted.
     """
     names = dict.fromkeys(name for study in studies for name in study.swept)
     names |= dict.fromkeys(name for study in studies for name in study.settings)
@@ -194,9 +228,13 @@ def build_settings(studies: Sequence[ComparedStudy]) -> Table:
         values = [study.settings.get(name, "") for study in studies]
         tried = [study.swept.get(name, "") for study in studies]
         repeats = {study.repeated.get(name, "") for study in studies if name in study.settings}
-        if any(tried) or (len({*values}) > 1 and not (len(repeats) == 1 and repeats <= names.keys())):
+        if any(tried) or (
+            len({*values}) > 1 and not (len(repeats) == 1 and repeats <= names.keys())
+        ):
             cells = zip(values, tried, strict=True)
-            table.append([name, *(short(value, LONGEST) + _in_brackets(words) for value, words in cells)])
+            table.append(
+                [name, *(short(value, LONGEST) + _in_brackets(words) for value, words in cells)]
+            )
     return table
 
 
@@ -216,7 +254,8 @@ class Comparison:
 
     @property
     def words(self) -> str:
-        """Return the better study, or that the two are not significantly different; the first minus the second."""
+        """Return the better study, or that the two are not significantly different; the first minus
+        the second."""
         first = self.first
         second = self.second
         gap = self.difference
@@ -231,9 +270,17 @@ class Comparison:
 
 
 def compare_pairs(studies: Sequence[ComparedStudy]) -> list[Comparison]:
-    """Compare each two studies by Welch's t-test with Holm's correction, where both best have several seeds."""
-    tested = [study for study in studies if len(study.values) >= MIN_SEEDS and not study.findings.answer.front]
+    """Compare each two studies by Welch's t-test with Holm's correction, where both best have
+    several seeds."""
+    tested = [
+        study
+        for study in studies
+        if len(study.values) >= MIN_SEEDS and not study.findings.answer.front
+    ]
     pairs = list(combinations(tested, 2))
     differences = [welch(first.values, second.values) for first, second in pairs]
     adjusted = holm([difference.p for difference in differences])
-    return [Comparison(*pair, gap, p, len(pairs)) for pair, gap, p in zip(pairs, differences, adjusted, strict=True)]
+    return [
+        Comparison(*pair, gap, p, len(pairs))
+        for pair, gap, p in zip(pairs, differences, adjusted, strict=True)
+    ]

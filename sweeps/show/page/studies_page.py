@@ -1,4 +1,5 @@
-"""The page of several studies side by side: tables, figures with a line for each study, and tests."""
+"""The page of several studies side by side: tables, figures with a line for each study, and
+tests."""
 
 import html
 from collections.abc import Sequence
@@ -22,7 +23,13 @@ from sweeps.show.figures.drawing import (
 )
 from sweeps.show.page import page
 from sweeps.show.page.page import Section
-from sweeps.show.page.studies import MIN_SEEDS, ComparedStudy, build_settings, build_table, compare_pairs
+from sweeps.show.page.studies import (
+    MIN_SEEDS,
+    ComparedStudy,
+    build_settings,
+    build_table,
+    compare_pairs,
+)
 from sweeps.show.scales import scale_of
 from sweeps.show.tables import Paragraph, Part, parts_as_html
 from sweeps.show.trials import TrialFiles
@@ -33,13 +40,20 @@ _HOVER = "%{fullData.name}<br>%{x:.5g}: %{y:.6g}<extra></extra>"
 def render_page(studies: Sequence[ComparedStudy]) -> str:
     """Return the page as HTML."""
     title = f"{len(studies)} studies"
-    sections = [Section("Best results", html=parts_as_html([build_table(studies), *test_parts(studies)]))]
+    sections = [
+        Section("Best results", html=parts_as_html([build_table(studies), *test_parts(studies)]))
+    ]
     sections += [Section(name, figures) for name, figures in _figures(studies).items() if figures]
-    settings: list[Part] = [build_settings(studies), *(Paragraph(study.problem) for study in studies if study.problem)]
+    settings: list[Part] = [
+        build_settings(studies),
+        *(Paragraph(study.problem) for study in studies if study.problem),
+    ]
     sections.append(Section("Settings that differ", html=parts_as_html(settings)))
     lines = (html.escape(sweeps_line("best", study.study.folder)) for study in studies)
     commands = "".join(f'<p><code class="line">{line}</code></p>' for line in lines)
-    sections.append(Section("Reproduce", html=f'<p class="note">These lines print the commands:</p>{commands}'))
+    sections.append(
+        Section("Reproduce", html=f'<p class="note">These lines print the commands:</p>{commands}')
+    )
     return page.render_page(title, sections)
 
 
@@ -48,11 +62,24 @@ def test_parts(studies: Sequence[ComparedStudy]) -> list[Part]:
     if studies[0].findings.answer.front:
         return []
     if comparisons := compare_pairs(studies):
-        corrected = f", p-values with Holm's correction for {len(comparisons)} pairs" if len(comparisons) > 1 else ""
+        corrected = (
+            f", p-values with Holm's correction for {len(comparisons)} pairs"
+            if len(comparisons) > 1
+            else ""
+        )
         rule = f"Welch's t-test of the best configurations{corrected}."
-        note = "The best of many configurations often had luck: a final race compares them under fresh seeds."
-        return [*(Paragraph(f"{comparison.words}.") for comparison in comparisons), Paragraph(f"{rule} {note}")]
-    needs = f"A test needs at least {MIN_SEEDS} seeds of each best configuration: hydra.sweeper.final_race=3"
+        note = (
+            "The best of many configurations often had luck: a final race compares them under fresh"
+            " seeds."
+        )
+        return [
+            *(Paragraph(f"{comparison.words}.") for comparison in comparisons),
+            Paragraph(f"{rule} {note}"),
+        ]
+    needs = (
+        f"A test needs at least {MIN_SEEDS} seeds of each best configuration:"
+        " hydra.sweeper.final_race=3"
+    )
     return [Paragraph(f"{needs} (searches), or sweep seed=1,2,3 (grids).")]
 
 
@@ -61,7 +88,9 @@ def _figures(studies: Sequence[ComparedStudy]) -> dict[str, Figures]:
         return {"Pareto fronts": {"": _fronts(studies)}}
     curves = _curves(studies)
     return {
-        "Best trial so far": {f"by {name}": _best_so_far(studies, name == "time") for name in ("trial", "time")},
+        "Best trial so far": {
+            f"by {name}": _best_so_far(studies, name == "time") for name in ("trial", "time")
+        },
         "Learning curves of the best": {"": curves} if curves else {},
     }
 
@@ -79,14 +108,19 @@ def _make_figure(studies: Sequence[ComparedStudy], data: Sequence[Trace], x: str
 
 
 def _best_so_far(studies: Sequence[ComparedStudy], by_time: bool) -> Figure:
-    """Return the best objective so far by the number of ended trials, or by the training of all of them."""
+    """Return the best objective so far by the number of ended trials, or by the training of all of
+    them."""
     data = []
     longest_s = max(study.findings.costs["all"].get("seconds/training", 0.0) for study in studies)
-    unit, unit_s = ("h", 3600) if longest_s >= 7200 else ("min", 60) if longest_s >= 120 else ("s", 1)
+    unit, unit_s = (
+        ("h", 3600) if longest_s >= 7200 else ("min", 60) if longest_s >= 120 else ("s", 1)
+    )
     for number, study in enumerate(studies):
         ended = [trial for trial in study.study.rows if trial.attempts and trial.state.is_over]
         ended.sort(key=lambda trial: trial.attempts[-1].ended_at)
-        times = accumulate(costs.of_trial(trial).get("seconds/training", 0.0) / unit_s for trial in ended)
+        times = accumulate(
+            costs.of_trial(trial).get("seconds/training", 0.0) / unit_s for trial in ended
+        )
         best_of = max if study.study.directions[0] == "maximize" else min
         x: list[float] = []
         y: list[float] = []
@@ -95,7 +129,9 @@ def _best_so_far(studies: Sequence[ComparedStudy], by_time: bool) -> Figure:
                 x.append(elapsed if by_time else place + 1)
                 y.append(best_of([*y[-1:], *trial.result[:1]]))
         line = {**series_line(number), "shape": "hv"}
-        data.append(scatter("lines", x, y, name=escape(study.label), line=line, hovertemplate=_HOVER))
+        data.append(
+            scatter("lines", x, y, name=escape(study.label), line=line, hovertemplate=_HOVER)
+        )
     x_title = f"training of all trials ({unit})" if by_time else "trials that ended"
     return _make_figure(studies, data, x_title, studies[0].study.objective[0])
 
@@ -112,7 +148,11 @@ def _curves(studies: Sequence[ComparedStudy]) -> Figure | None:
         reported = [by_name[metric] for by_name in curves[number] if metric in by_name]
         for i, (steps, values) in enumerate(reported):
             group = {"name": escape(study.label), "legendgroup": str(number), "showlegend": i == 0}
-            data.append(scatter("lines", steps, values, line=series_line(number), hovertemplate=_HOVER, **group))
+            data.append(
+                scatter(
+                    "lines", steps, values, line=series_line(number), hovertemplate=_HOVER, **group
+                )
+            )
     return _make_figure(studies, data, "step", metric) if data else None
 
 
@@ -120,7 +160,9 @@ def _fronts(studies: Sequence[ComparedStudy]) -> Figure:
     """Return the Pareto fronts in the first two objectives."""
     data = []
     for number, study in enumerate(studies):
-        points = [trial.objective[:2] for trial in sorted(study.best_trials, key=attrgetter("objective"))]
+        points = [
+            trial.objective[:2] for trial in sorted(study.best_trials, key=attrgetter("objective"))
+        ]
         x, y = zip(*points, strict=True)
         style = {"line": series_line(number), "hovertemplate": _HOVER}
         data.append(scatter("lines+markers", x, y, name=escape(study.label), **style))

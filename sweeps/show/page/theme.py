@@ -1,7 +1,9 @@
-"""The colours of a study's page, light and dark, for its style sheet and its figures, which refer to colours by name.
+"""The colours of a study's page, light and dark, for its style sheet and its figures, which refer
+to colours by name.
 
-Every kind of trial also has a symbol, because colours alone are not accessible. The scale is viridis (van der Walt and
-Smith 2015), which colour-blind readers can read. It begins with the best level, which contrasts most with the page.
+Every kind of trial also has a symbol, because colours alone are not accessible. The scale is
+viridis (van der Walt and Smith 2015), which colour-blind readers can read. It begins with the best
+level, which contrasts most with the page.
 """
 
 from typing import Any
@@ -28,17 +30,22 @@ _PLAIN = {  # light, dark
 
 
 def colors(dark: bool) -> dict[str, Any]:
-    """Return all colours by name; as `--scale` the levels of the scale, the best first; as `--counts` levels from 0."""
+    """Return all colours by name; as `--scale` the levels of the scale, the best first; as
+    `--counts` levels from 0."""
     scale = _VIRIDIS[:0:-1] if dark else _VIRIDIS[:LEVELS]
     palette: dict[str, Any] = {name: pair[dark] for name, pair in _PLAIN.items()}
     palette |= {f"--scale-{i}": color for i, color in enumerate(scale)}
     for i, color in enumerate(_SERIES):
         red, green, blue = (int(color[start : start + 2], 16) for start in (1, 3, 5))
-        palette |= {f"--series-{i}": color, f"--series-{i}-faint": f"rgba({red},{green},{blue},0.14)"}
+        palette |= {
+            f"--series-{i}": color,
+            f"--series-{i}-faint": f"rgba({red},{green},{blue},0.14)",
+        }
     counts = [_mix(palette["--card"], palette["--done"], i / (_COUNTS - 1)) for i in range(_COUNTS)]
     scales = {"--scale": scale, "--counts": counts}
     return palette | {
-        name: [[i / (len(levels) - 1), color] for i, color in enumerate(levels)] for name, levels in scales.items()
+        name: [[i / (len(levels) - 1), color] for i, color in enumerate(levels)]
+        for name, levels in scales.items()
     }
 
 
@@ -51,7 +58,10 @@ def _mix(first: str, second: str, share: float) -> str:
 def render_style() -> str:
     """Return CSS that defines the colours as custom properties, for light and dark pages."""
     light, dark = (_custom_properties(colors(dark)) for dark in (False, True))
-    return f":root{{color-scheme:light dark;{light}}}\n@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
+    return (
+        ":root{color-scheme:light"
+        f" dark;{light}}}\n@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
+    )
 
 
 def _custom_properties(palette: dict[str, Any]) -> str:

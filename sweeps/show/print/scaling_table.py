@@ -1,9 +1,9 @@
 """Scaling that was measured elsewhere, from a table in a CSV file.
 
-Columns: gpus, nodes, ranks (at least one of them); epoch_time or total_time (s, of the whole training). Optional:
-images_per_second, or examples (of an epoch); accuracy, epochs (that were trained), epochs_to_stable, seed. The values
-of any other column name the series. Lines of one series with equal counts are repetitions. Lines that begin with #
-are comments.
+Columns: gpus, nodes, ranks (at least one of them); epoch_time or total_time (s, of the whole
+training). Optional: images_per_second, or examples (of an epoch); accuracy, epochs (that were
+trained), epochs_to_stable, seed. The values of any other column name the series. Lines of one
+series with equal counts are repetitions. Lines that begin with # are comments.
 """
 
 import csv
@@ -32,44 +32,65 @@ _NUMBERS = (*COUNTED, EPOCH_TIME, _TOTAL_TIME, *_OPTIONAL)
 _MOST = 1e9  # in seconds, 30 years
 
 
-def read_table(path: Path, target: float | None = None, forecast_counts: Sequence[int] = ()) -> Scaling:
-    """Return the scaling in a table. Raises UserError if the table is invalid, OSError if it cannot be read."""
+def read_table(
+    path: Path, target: float | None = None, forecast_counts: Sequence[int] = ()
+) -> Scaling:
+    """Return the scaling in a table. Raises UserError if the table is invalid, OSError if it cannot
+    be read."""
     header, samples = read_samples(path)
     if len({(sample.count, sample.nodes) for sample in samples}) < 2:
-        raise UserError(f"{path} has a single count: {samples[0].count}.\nAdd a line with another count.")
+        raise UserError(
+            f"{path} has a single count: {samples[0].count}.\nAdd a line with another count."
+        )
     unit = "GPUs" if "gpus" in header else "processes" if "ranks" in header else "nodes"
     time = "epoch time" if EPOCH_TIME in header or _EPOCHS in header else "total time"
-    scaling = Scaling(path.stem, unit, f"{SINGULAR[unit]}-hours", _ACCURACY, time, forecast_counts=forecast_counts)
+    scaling = Scaling(
+        path.stem, unit, f"{SINGULAR[unit]}-hours", _ACCURACY, time, forecast_counts=forecast_counts
+    )
     return compare(scaling, samples, True, target)
 
 
 def read_samples(path: Path) -> tuple[list[str], list[Sample]]:
-    """Return the columns with values, and a sample per line. Raises as read_table, but accepts a single count."""
+    """Return the columns with values, and a sample per line. Raises as read_table, but accepts a
+    single count."""
     if not path.is_file():
-        raise UserError(f"{path} is not a file.\nType the path of a CSV file as described in docs/scaling.md.")
+        raise UserError(
+            f"{path} is not a file.\nType the path of a CSV file as described in docs/scaling.md."
+        )
     (where, header), *lines = _lines(path)
     if repeated := [name for name in header if header.count(name) > 1]:
-        raise UserError(f"{where}: column {repeated[0]!r} is repeated.\nRemove or rename one of the columns.")
+        raise UserError(
+            f"{where}: column {repeated[0]!r} is repeated.\nRemove or rename one of the columns."
+        )
     for required in (COUNTED, (EPOCH_TIME, _TOTAL_TIME)):
         if set(required).isdisjoint(header):
             missing = f"{', '.join(required[:-1])} or {required[-1]}"
-            raise UserError(f"{where}: a column is missing among {', '.join(header)}.\nAdd a column: {missing}.")
+            raise UserError(
+                f"{where}: a column is missing among {', '.join(header)}.\nAdd a column: {missing}."
+            )
     if not lines:
         raise UserError(f"{path} has a header, but no lines below it.\nAdd a line for each trial.")
     for where, cells in lines:
         if len(cells) != len(header):
-            raise UserError(f"{where} has {len(cells)} cells.\nUse as many cells as the header: {len(header)}.")
+            raise UserError(
+                f"{where} has {len(cells)} cells.\nUse as many cells as the header: {len(header)}."
+            )
     rows = [(where, dict(zip(header, cells, strict=True))) for where, cells in lines]
     header = [name for name in header if any(cells[name] for _, cells in rows)]
     if blank := [where for where, cells in rows if _EPOCHS in header and not cells[_EPOCHS]]:
-        raise UserError(f"{blank[0]}, column {_EPOCHS}: empty cell.\nUse a number on every line, or remove the column.")
+        raise UserError(
+            f"{blank[0]}, column {_EPOCHS}: empty cell.\nUse a number on every line, or remove the"
+            " column."
+        )
     others = [name for name in header if name not in (*_NUMBERS, "seed")]
     differing = [name for name in others if len({cells[name] for _, cells in rows}) > 1]
     return header, [_sample(cells, differing, where) for where, cells in rows]
 
 
 def _sample(cells: dict[str, str], names: Sequence[str], where: str) -> Sample:
-    columns = [name for name in _NUMBERS if name in cells and (cells[name] or name not in _OPTIONAL)]
+    columns = [
+        name for name in _NUMBERS if name in cells and (cells[name] or name not in _OPTIONAL)
+    ]
     numbers = {name: _number(name, cells[name], where) for name in columns}
     size = parse_size({name: int(numbers[name]) for name in COUNTED if name in numbers})
     assert size
@@ -104,7 +125,11 @@ def _number(name: str, cell: str, where: str) -> float:
             return value
     except ValueError:
         pass
-    allowed = "a whole number, 1 to 1,000,000" if is_whole else f"a number{' above 0' * (not least)}, at most 1e9"
+    allowed = (
+        "a whole number, 1 to 1,000,000"
+        if is_whole
+        else f"a number{' above 0' * (not least)}, at most 1e9"
+    )
     raise UserError(f"{where}, column {name}: invalid value {cell!r}.\nUse {allowed}.")
 
 
@@ -112,10 +137,21 @@ def _lines(path: Path) -> list[tuple[str, list[str]]]:
     """Return the place and the cells of the header and of each line below it."""
     try:
         numbered = enumerate(path.read_text("utf-8-sig").splitlines(), 1)
-        lines = [(number, line) for number, line in numbered if line.strip(", \t") and not line.startswith("#")]
-        rows = [(f"{path} line {n}", [cell.strip() for cell in next(csv.reader([line]))]) for n, line in lines]
+        lines = [
+            (number, line)
+            for number, line in numbered
+            if line.strip(", \t") and not line.startswith("#")
+        ]
+        rows = [
+            (f"{path} line {n}", [cell.strip() for cell in next(csv.reader([line]))])
+            for n, line in lines
+        ]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path} is not CSV in UTF-8: {error}\nSave the table as CSV in UTF-8.") from None
+        raise UserError(
+            f"{path} is not CSV in UTF-8: {error}\nSave the table as CSV in UTF-8."
+        ) from None
     if not rows:
-        raise UserError(f"{path} is empty.\nAdd a line of column names, and below it a line for each trial.")
+        raise UserError(
+            f"{path} is empty.\nAdd a line of column names, and below it a line for each trial."
+        )
     return rows

@@ -1,4 +1,5 @@
-"""A console that prints control characters as text, because the names in foreign studies may contain any."""
+"""A console that prints control characters as text, because the names in foreign studies may
+contain any."""
 
 import re
 from collections.abc import Iterable
@@ -15,9 +16,12 @@ def visible(words: str) -> str:
 
 
 class SafeConsole(Console):
-    """A console for text that others wrote. Only the console itself writes escape sequences, for its own styles."""
+    """A console for text that others wrote. Only the console itself writes escape sequences, for
+    its own styles."""
 
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
         """Yield the segments of a renderable, without control characters in their texts."""
         for segment in super().render(renderable, options):
             text = segment.text if segment.control else visible(segment.text)

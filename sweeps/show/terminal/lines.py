@@ -1,4 +1,5 @@
-"""A study on stdout: a live view in a terminal, plain lines elsewhere, and the results at the end."""
+"""A study on stdout: a live view in a terminal, plain lines elsewhere, and the results at the
+end."""
 
 import math
 import re
@@ -45,10 +46,12 @@ def escape_unencodable() -> None:
 
 
 class _Terminal(SafeConsole):
-    """A console whose reader may leave (`| head`, `| tee log` at Ctrl-C) without ending the study."""
+    """A console whose reader may leave (`| head`, `| tee log` at Ctrl-C) without ending the
+    study."""
 
     def on_broken_pipe(self) -> None:
-        with suppress(SystemExit):  # because rich exits, and running trials would end with the process
+        # because rich exits, and running trials would end with the process
+        with suppress(SystemExit):
             super().on_broken_pipe()
 
 
@@ -60,12 +63,16 @@ class View:
         if not self.console.is_terminal:
             self.console.width = _WIDE
         self.live = Live(console=self.console, auto_refresh=False, transient=True)
-        self._bar = Progress(BarColumn(60), TimeRemainingColumn(), console=self.console, speed_estimate_period=1e9)
+        self._bar = Progress(
+            BarColumn(60), TimeRemainingColumn(), console=self.console, speed_estimate_period=1e9
+        )
         self._bar.add_task("")
         self._printed: set[str] = set()  # notes and reasons, without their numbers
-        self._first_failures: dict[tuple[str, str], int] = {}  # number of the first trial with a failure signature
+        # number of the first trial with a failure signature
+        self._first_failures: dict[tuple[str, str], int] = {}
         self._outages: dict[str, Outage] = {}
-        self._started: dict[int, tuple[float, TrialRecord]] = {}  # time and trial of start lines not yet printed
+        # time and trial of start lines not yet printed
+        self._started: dict[int, tuple[float, TrialRecord]] = {}
 
     def say(self, text: str) -> None:
         """Print a text, if it is not empty, without passwords and control characters."""
@@ -77,7 +84,10 @@ class View:
 
     def opening(self, study: StudySnapshot, dashboard: str) -> None:
         """Print the study's name, size and folder, its page and its dashboard."""
-        self.say(f"study {study.name}: {counted(study.total or 0, 'trial')} in {relative_path(study.folder)}")
+        self.say(
+            f"study {study.name}: {counted(study.total or 0, 'trial')} in"
+            f" {relative_path(study.folder)}"
+        )
         self.say(f"page: {relative_path(study.folder)}/{HTML}")
         self.say(dashboard)
 
@@ -105,11 +115,18 @@ class View:
             numbers = [trial.number for trial in trials]
             log = f"   log: {relative_path(path)}" if (path := _log_of(first)) else ""
             # Because SLURM's answer was printed when it came, and no log shows more of it.
-            is_repeated = first.state is State.REFUSED and first.failure_signature in self._first_failures
+            is_repeated = (
+                first.state is State.REFUSED and first.failure_signature in self._first_failures
+            )
             error = "for the reason above" if is_repeated else one_line(first.error)
             self.say(f"trial{'s' * (len(trials) > 1)} {_join(numbers)} {first.state}: {error}{log}")
-        for node, reason in find_bad_nodes(outcome for trial in study.rows for outcome in trial.attempts).items():
-            self.say(f"node {node} {reason}. To avoid it in other studies, type: hydra.launcher.exclude={node}")
+        for node, reason in find_bad_nodes(
+            outcome for trial in study.rows for outcome in trial.attempts
+        ).items():
+            self.say(
+                f"node {node} {reason}. To avoid it in other studies, type:"
+                f" hydra.launcher.exclude={node}"
+            )
         for advice in findings.efficiency[1]:
             self.say(str(advice))
         if any(map(_log_of, study.rows)):
@@ -119,13 +136,15 @@ class View:
         self.say(dashboard)
 
     def started(self, trial: TrialRecord, study: StudySnapshot) -> None:
-        """Print a line for a trial that has started, in the order of numbers: see `_print_started`."""
+        """Print a line for a trial that has started, in the order of numbers: see
+        `_print_started`."""
         if not self.console.is_terminal:
             self._started[trial.number] = time.monotonic(), trial
             self._print_started(study)
 
     def _print_started(self, study: StudySnapshot) -> None:
-        """Print lines for started trials. A line waits up to 10 s for the start of trials with lower numbers."""
+        """Print lines for started trials. A line waits up to 10 s for the start of trials with
+        lower numbers."""
         pending = [number for number in study.under_way if study.rows[number].state is State.QUEUED]
         first_pending = min(pending, default=math.inf)
         for number, (started, trial) in sorted(self._started.items()):
@@ -136,8 +155,8 @@ class View:
     def ended(self, trial: TrialRecord, study: StudySnapshot) -> None:
         """Print a line for a trial that has ended.
 
-        If the trial is the first one with its failure signature, the end of its log follows. An infeasible trial has a
-        line only if its reason, without numbers, is new.
+        If the trial is the first one with its failure signature, the end of its log follows. An
+        infeasible trial has a line only if its reason, without numbers, is new.
         """
         if self._started:
             self._print_started(study)
@@ -147,18 +166,31 @@ class View:
             if signature[1] not in self._printed:
                 self._printed.add(signature[1])
                 reason = one_line(trial.error)
-                self.say(f"trial {trial.number} ({trial.name}) is infeasible, and was not started: {reason}")
-        elif trial.state.is_bad and (first := self._first_failures.setdefault(signature, trial.number)) != trial.number:
-            self.say(f"trial {trial.number} {trial.state} for the same reason as trial {first}   ({trial.name})")
+                self.say(
+                    f"trial {trial.number} ({trial.name}) is infeasible, and was not started:"
+                    f" {reason}"
+                )
+        elif (
+            trial.state.is_bad
+            and (first := self._first_failures.setdefault(signature, trial.number)) != trial.number
+        ):
+            self.say(
+                f"trial {trial.number} {trial.state} for the same reason as trial {first}  "
+                f" ({trial.name})"
+            )
         elif trial.state.is_bad:
             log_end = "" if trial.attempts[-1].missing_objective else _log_end(trial)
-            self.say(f"trial {trial.number} {trial.state}: {one_line(trial.error)}   ({trial.name}){log_end}")
+            self.say(
+                f"trial {trial.number} {trial.state}: {one_line(trial.error)}  "
+                f" ({trial.name}){log_end}"
+            )
         elif not self.console.is_terminal:
             end = result_of(trial, study) or one_line(trial.error)
             self.say(f"trial {trial.number} {trial.state}{_params(trial)}   {end}")
 
     def tick(self, study: StudySnapshot, notes: list[str]) -> None:
-        """Update the live view, or print new notes. Notes that differ only in numbers are printed once."""
+        """Update the live view, or print new notes. Notes that differ only in numbers are printed
+        once."""
         self.outages(notes)
         if self.console.is_terminal:
             self.live.update(self._picture(study, notes), refresh=True)
@@ -166,7 +198,8 @@ class View:
         if self._started:
             self._print_started(study)
         for note in notes:
-            kind = re.sub(r"\d+", "", note)  # because the number of pending jobs changes all the time
+            # because the number of pending jobs changes all the time
+            kind = re.sub(r"\d+", "", note)
             if kind not in self._printed and not isinstance(note, Outage):
                 self._printed.add(kind)
                 self.say(note)
@@ -196,9 +229,15 @@ class View:
         self._bar.update(self._bar.task_ids[0], total=study.total, completed=ended)
         lines = []
         if best := study.best():
-            lines.append(Text(f"best  {study.objective[0]}={best.objective[0]:.6g}  {best.name}", "bold"))
+            lines.append(
+                Text(f"best  {study.objective[0]}={best.objective[0]:.6g}  {best.name}", "bold")
+            )
         for trial in running[:12]:
-            lines.append(Text(f"  {trial.number}  {trial.name}  {format_metrics(trial.metrics, study)}", "dim"))
+            lines.append(
+                Text(
+                    f"  {trial.number}  {trial.name}  {format_metrics(trial.metrics, study)}", "dim"
+                )
+            )
         if not running and not ended:
             lines.append(Text("  importing the preloaded modules once for all trials", "dim"))
         return Group(counts, self._bar, *lines, *(Text(note, "yellow") for note in notes))
@@ -206,7 +245,8 @@ class View:
 
 def show_scaling(scaling: Scaling) -> None:
     """Print the scaling page without its figure."""
-    from sweeps.show.page import scaling_page  # here, because importing numpy would delay the start of a driver
+    # here, because importing numpy would delay the start of a driver
+    from sweeps.show.page import scaling_page
 
     view = View()
     for part in scaling_page.build_parts(scaling):
@@ -219,24 +259,31 @@ def show_scaling(scaling: Scaling) -> None:
 def _build_table(rows: Sequence[Sequence[str]], width: int, first: JustifyMethod = "left") -> Table:
     """Return a table of these rows, the first of them the header.
 
-    A table that is wider than `width` characters has no frame and breaks between words, because half a number is
-    misread as a number.
+    A table that is wider than `width` characters has no frame and breaks between words, because
+    half a number is misread as a number.
     """
     header, *lines = rows
     table = Table(
-        *(Column(Text(cell), overflow="fold", justify="left" if i else first) for i, cell in enumerate(header))
+        *(
+            Column(Text(cell), overflow="fold", justify="left" if i else first)
+            for i, cell in enumerate(header)
+        )
     )
     for cells in lines:
-        table.add_row(*map(Text, cells))  # as Text, because brackets would be markup: model.act=[relu]
+        # as Text, because brackets would be markup: model.act=[relu]
+        table.add_row(*map(Text, cells))
     columns = list(zip(*rows, strict=True))
     if sum(max(map(cell_len, column)) + 3 for column in columns) + 1 > width:
         table.box = SIMPLE_HEAD
         table.show_edge = False
         table.padding = (0, 1, 0, 0)
-        widths = [max(cell_len(word) for cell in column for word in cell.split(" ")) for column in columns]
+        widths = [
+            max(cell_len(word) for cell in column for word in cell.split(" ")) for column in columns
+        ]
         left = width - sum(widths) - 2 * len(widths)
         for column, least, (_, *cells) in zip(table.columns, widths, columns, strict=True):
-            more = max(0, *map(cell_len, cells)) - least  # characters that keep the cells below the header on one line
+            # characters that keep the cells below the header on one line
+            more = max(0, *map(cell_len, cells)) - least
             column.max_width = least + (more if 0 < more <= left else 0)
             left -= column.max_width - least
     return table
@@ -245,7 +292,11 @@ def _build_table(rows: Sequence[Sequence[str]], width: int, first: JustifyMethod
 def tally(study: StudySnapshot) -> str:
     """Return the number of all trials, and the number by state."""
     counts = count_states(study)
-    return f"{counted(sum(counts.values()), 'trial')}: {format_counts(counts)}" if counts else "no trials"
+    return (
+        f"{counted(sum(counts.values()), 'trial')}: {format_counts(counts)}"
+        if counts
+        else "no trials"
+    )
 
 
 def format_counts(counts: Mapping[str, int]) -> str:
@@ -295,9 +346,18 @@ def requests_table(requests: Sequence[Request]) -> Table:
 
 def cost(requests: Sequence[Request]) -> str:
     """Return the hours that all trials take together if each one runs into its timeout."""
-    hours = [(request.gpus, request.timeout_min / 60) for request in requests if request.timeout_min is not None]
+    hours = [
+        (request.gpus, request.timeout_min / 60)
+        for request in requests
+        if request.timeout_min is not None
+    ]
     if len(hours) < len(requests):
-        return "Without a timeout the cost has no limit. Set a timeout: hydra.launcher.timeout_min=30"
+        return (
+            "Without a timeout the cost has no limit. Set a timeout: hydra.launcher.timeout_min=30"
+        )
     trial_hours = sum(h for _, h in hours)
     gpu_hours = sum(gpus * h for gpus, h in hours)
-    return f"At most {trial_hours:.4g} trial-hours and {gpu_hours:.4g} GPU-hours, if every trial runs into its timeout"
+    return (
+        f"At most {trial_hours:.4g} trial-hours and {gpu_hours:.4g} GPU-hours, if every trial runs"
+        " into its timeout"
+    )

@@ -22,7 +22,8 @@ _REST = 200.0  # pause between two pages, in multiples of the time for the last 
 class LivePage:
     """Writes the page at most every 10 s, and spends at most 0.5% of the driver's time.
 
-    `importance` computes each parameter's share of the objective's variance, again for each 50% more completed trials.
+    `importance` computes each parameter's share of the objective's variance, again for each 50%
+    more completed trials.
     """
 
     study: StudySnapshot
@@ -52,15 +53,23 @@ class LivePage:
             study = replace(self.study, importance=self._importance or self.study.importance)
             report.write_live(study, self.files, self._rest_s, _READING_S)
             self.problem = ""
-        except Exception as error:  # because trials' files may contain anything, and the disk may be full
-            self.problem = f"{tables.HTML} was not written, and will be retried: {type(error).__name__}: {error}"
+        except Exception as error:
+            # because trials' files may contain anything, and the disk may be full
+            self.problem = (
+                f"{tables.HTML} was not written, and will be retried: {type(error).__name__}:"
+                f" {error}"
+            )
         ended_at = self.clock()
         self._rest_s = max(_EVERY_S, _REST * (ended_at - started_at))
         self._next_page_at = ended_at + self._rest_s
 
     def _update_importance(self, now: float) -> None:
         completed = self.study.count(State.COMPLETED)
-        is_due = now >= self._importance_from and self._next_importance_count <= completed <= _MAX_FOR_IMPORTANCE
+        is_due = (
+            now >= self._importance_from
+            and self._next_importance_count <= completed <= _MAX_FOR_IMPORTANCE
+        )
         if self.study.searched and is_due:
-            self._next_importance_count = 1.5 * completed  # first, because the next page must be written if this raises
+            # first, because the next page must be written if this raises
+            self._next_importance_count = 1.5 * completed
             self._importance = self.importance()

@@ -20,25 +20,41 @@ _SHOWN = 30  # running trials
 _QUEUED = {State.QUEUED, State.REFUSED, State.CANCELLED}
 
 
-def show_status(study: StudySnapshot, driver: str, next_driver: str, jobs: str, dashboard: str) -> None:
-    """Print the state of a study. `jobs` describes its SLURM jobs; both drivers are empty if there is none."""
+def show_status(
+    study: StudySnapshot, driver: str, next_driver: str, jobs: str, dashboard: str
+) -> None:
+    """Print the state of a study. `jobs` describes its SLURM jobs; both drivers are empty if there
+    is none."""
     view = View()
     status = driver_status.read(study.folder)
     if not driver and not jobs:  # because a trial without a driver and a job does not run
         study = replace(
-            study, rows=[replace(t, state=State.QUEUED) if t.state is State.RUNNING else t for t in study.rows]
+            study,
+            rows=[
+                replace(t, state=State.QUEUED) if t.state is State.RUNNING else t
+                for t in study.rows
+            ],
         )
     counts = count_states(study)
     total = "an unknown number of" if study.total is None else study.total
-    resumed = [name for name in (State.REFUSED, State.CANCELLED) if name in counts and not study.done]
+    resumed = [
+        name for name in (State.REFUSED, State.CANCELLED) if name in counts and not study.done
+    ]
     note = f"; {' and '.join(resumed)} trials resume with the study" if resumed else ""
-    view.say(f"study {study.name}: {study.over()} of {total} trials have ended ({format_counts(counts)}){note}")
+    view.say(
+        f"study {study.name}: {study.over()} of {total} trials have ended"
+        f" ({format_counts(counts)}){note}"
+    )
     view.say(f"driver: {driver or next_driver or 'none'}")
     if driver and status:
         view.say(f"slots: {status.running} in use{', none free' if status.full else ''}")
     view.say(jobs)
     queued = {name: count for name, count in counts.items() if name in _QUEUED}
-    if queued and not study.done and (reason := _explain_wait(status, bool(driver), bool(jobs or next_driver))):
+    if (
+        queued
+        and not study.done
+        and (reason := _explain_wait(status, bool(driver), bool(jobs or next_driver)))
+    ):
         view.say(f"{format_counts(queued)}{reason}")
     for trouble in status.troubles if driver and status else ():
         view.say(trouble)
@@ -54,9 +70,12 @@ def show_status(study: StudySnapshot, driver: str, next_driver: str, jobs: str, 
 
 
 def _explain_wait(status: DriverStatus | None, driver: bool, jobs: bool) -> str:
-    """Return why queued trials do not start, as the newest driver reported it; empty if jobs run without a driver."""
+    """Return why queued trials do not start, as the newest driver reported it; empty if jobs run
+    without a driver."""
     if not driver:
-        stopped = f"; the last driver stopped: {status.stopped}" if status and status.stopped else ""
+        stopped = (
+            f"; the last driver stopped: {status.stopped}" if status and status.stopped else ""
+        )
         return "" if jobs else f"; none can start: no driver runs the study{stopped}"
     if status is None:
         return ": the driver is starting"
@@ -76,5 +95,7 @@ def _newest_report(trial: TrialRecord, study: StudySnapshot) -> str:
         with suppress(ValueError, KeyError, TypeError):  # because the last line may be incomplete
             report = MetricsLine.parse(line.encode())
             age_s = max(0.0, time.time() - report.time)
-            return f"step {report.step}   {format_metrics(report.metrics, study)}   {age_s:.0f} s ago"
+            return (
+                f"step {report.step}   {format_metrics(report.metrics, study)}   {age_s:.0f} s ago"
+            )
     return "no metrics yet"

@@ -21,8 +21,9 @@ _DECIDES = ("study.json", "code", "journal.jsonl", "learned.json")
 def refuse_running(folder: Path, driver: str) -> NoReturn:
     """Raise UserError, because a driver runs the study in this folder."""
     raise UserError(
-        f"study {folder.name} is being run by {driver}. If that node is gone, its lock expires after a minute.\n"
-        f"Watch the study: {sweeps_line('status', folder)}, or stop it: {sweeps_line('stop', folder)}"
+        f"study {folder.name} is being run by {driver}. If that node is gone, its lock expires"
+        f" after a minute.\nWatch the study: {sweeps_line('status', folder)}, or stop it:"
+        f" {sweeps_line('stop', folder)}"
     ) from None
 
 
@@ -32,7 +33,8 @@ class Claim:
     def __init__(self, folder: Path) -> None:
         """Make the folder if it is missing, and lock it.
 
-        Raises UserError if another driver holds the lock, and OSError if the folder cannot be written.
+        Raises UserError if another driver holds the lock, and OSError if the folder cannot be
+        written.
         """
         self._folder = folder
         self._made = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -44,20 +46,27 @@ class Claim:
             refuse_running(folder, str(error))
 
     def begin(self, config: DictConfig) -> None:
-        """Write the configuration of this command, and remove the requests and the result of an earlier one."""
+        """Write the configuration of this command, and remove the requests and the result of an
+        earlier one."""
         content = mask_value("", plain.content(config))
         write_whole(self._folder / "multirun.yaml", OmegaConf.to_yaml(OmegaConf.create(content)))
         for name in ("stop", DONE):
             (self._folder / name).unlink(missing_ok=True)
 
     def undo(self) -> None:
-        """Remove the files that were created since the claim, because the study was refused; release the folder."""
+        """Remove the files that were created since the claim, because the study was refused;
+        release the folder."""
         with suppress(OSError):  # because the user has to see the refusal, not this error
             if self._made:
-                gone = self._folder.rename(self._folder.with_name(f".{self._folder.name}.refused-{time.time_ns()}"))
+                gone = self._folder.rename(
+                    self._folder.with_name(f".{self._folder.name}.refused-{time.time_ns()}")
+                )
                 shutil.rmtree(gone, ignore_errors=True)
             for folder in self._made[1:]:
                 folder.rmdir()
             for path in self._new if not self._made else ():
-                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
         self.lock.release()

@@ -1,11 +1,13 @@
 """The code that a study's trials run: the app's modules, saved in the study's folder when it began.
 
     code/1/code.json      the commit, a digest of each module, and why something is missing (`Code`)
-    code/1/diff.patch     the changes since that commit to files that git tracks; omitted if there are none
+    code/1/diff.patch     the changes since that commit to files that git tracks; omitted if there
+                          are none
     code/1/packages.txt   the installed packages
     code/1/.source/       the modules, at their paths below `Code.top`
 
-code/2 exists if the study was extended under other code. New attempts run the code with the highest number.
+code/2 exists if the study was extended under other code. New attempts run the code with the highest
+number.
 """
 
 import hashlib
@@ -35,7 +37,8 @@ _MOST_FILES = 2000
 _MOST_MB = 20.0
 _GIT_S = 5.0
 _ENGINE = Path(sweeps.__file__).parent
-_TESTS = {"tests", "test", "docs"}  # folders that may be edited while a study is open, because no trial imports them
+# folders that may be edited while a study is open, because no trial imports them
+_TESTS = {"tests", "test", "docs"}
 _OF_OTHERS = {"site-packages", "dist-packages", "node_modules", "__pycache__"}
 # Variables that git sets for its hooks, and that would name another repository.
 _OF_A_HOOK = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"}
@@ -43,11 +46,13 @@ _OF_A_HOOK = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"}
 
 @dataclass(frozen=True)
 class Code:
-    """One state of an app's code, with paths below the app's git working tree, or below its folder without git."""
+    """One state of an app's code, with paths below the app's git working tree, or below its folder
+    without git."""
 
     app: str = ""  # the app's own file
     files: dict[str, str] = field(default_factory=dict)
-    """Digests of the modules, by path. Empty if no code is saved: trials then run the present files."""
+    """Digests of the modules, by path. Empty if no code is saved: trials then run the present
+    files."""
     commit: str = ""
     trouble: str = ""  # why no modules are saved, or which error git reported
 
@@ -55,13 +60,16 @@ class Code:
 def keep(study: Path, task_function: Any, extend: bool, resume: str) -> tuple[Copies | None, str]:
     """Save the app's code in the study's folder, or check that the app still has the saved code.
 
-    Returns the copies for the trials, and a note if the saved code was damaged or no code can be saved. `resume` is the
-    command that resumes the study. Raises UserError if the app's code has changed, unless `extend` saves it too.
+    Returns the copies for the trials, and a note if the saved code was damaged or no code can be
+    saved. `resume` is the command that resumes the study. Raises UserError if the app's code has
+    changed, unless `extend` saves it too.
     """
     folder = study / "code"
     file = _file_of(task_function)
     note = ""
-    number = max((int(path.name) for path in folder.glob("[0-9]*") if path.name.isdecimal()), default=0)
+    number = max(
+        (int(path.name) for path in folder.glob("[0-9]*") if path.name.isdecimal()), default=0
+    )
     try:
         code = _read(folder / str(number) / RECORD) if number else None
     except CorruptFile as error:
@@ -84,14 +92,17 @@ def keep(study: Path, task_function: Any, extend: bool, resume: str) -> tuple[Co
     if not (code.files and file):
         return None, note
     copies = folder / str(number) / SOURCE
-    _copy(top, copies, [path for path in code.files if _digest(copies / path) != _digest(top / path)])
+    _copy(
+        top, copies, [path for path in code.files if _digest(copies / path) != _digest(top / path)]
+    )
     for path in code.files:
         _protect(copies / path)
     return Copies(str(top), str(copies.resolve())), note
 
 
 def check(study: Path, task_function: Any, extend: bool, resume: str) -> None:
-    """Raise UserError if the app's code has changed since the study saved it, unless `extend` saves it too."""
+    """Raise UserError if the app's code has changed since the study saved it, unless `extend` saves
+    it too."""
     file = _file_of(task_function)
     numbers = [int(path.name) for path in (study / "code").glob("[0-9]*") if path.name.isdecimal()]
     if file is None or not numbers:
@@ -99,17 +110,29 @@ def check(study: Path, task_function: Any, extend: bool, resume: str) -> None:
     newest = study / "code" / str(max(numbers))
     with suppress(CorruptFile):  # because the app's present code would be saved instead
         code = _read(newest / RECORD)
-        _refuse_changed(study, code, file.parents[code.app.count("/")], newest / SOURCE, extend, resume)
+        _refuse_changed(
+            study, code, file.parents[code.app.count("/")], newest / SOURCE, extend, resume
+        )
 
 
-def _refuse_changed(study: Path, code: Code, top: Path, copies: Path, extend: bool, resume: str) -> bool:
-    """Return whether the app's code has changed. Raises UserError if it has, and does not `extend` the study."""
-    changed = [path for path, digest in code.files.items() if _has_changed(top / path, digest, copies / path)]
+def _refuse_changed(
+    study: Path, code: Code, top: Path, copies: Path, extend: bool, resume: str
+) -> bool:
+    """Return whether the app's code has changed. Raises UserError if it has, and does not `extend`
+    the study."""
+    changed = [
+        path
+        for path, digest in code.files.items()
+        if _has_changed(top / path, digest, copies / path)
+    ]
     if changed and not extend:
-        shown = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
+        shown = ", ".join(changed[:3]) + (
+            f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        )
         raise UserError(
-            f"study {study.name} was started with other code: {shown}. The code at its start: {copies}\n"
-            f"Undo the change, or run the remaining trials with the new code: {resume} hydra.sweeper.extend=true"
+            f"study {study.name} was started with other code: {shown}. The code at its start:"
+            f" {copies}\nUndo the change, or run the remaining trials with the new code: {resume}"
+            " hydra.sweeper.extend=true"
         )
     return bool(changed)
 
@@ -119,18 +142,27 @@ def read_newest(study: Path) -> tuple[Path, Code]:
 
     Raises UserError if the study has no saved code, or its record is damaged.
     """
-    numbers = sorted(int(path.name) for path in (study / "code").glob("[0-9]*") if path.name.isdecimal())
+    numbers = sorted(
+        int(path.name) for path in (study / "code").glob("[0-9]*") if path.name.isdecimal()
+    )
     try:
-        saved = _read(study / "code" / str(numbers[-1]) / RECORD) if numbers else Code(trouble="the study has none")
+        saved = (
+            _read(study / "code" / str(numbers[-1]) / RECORD)
+            if numbers
+            else Code(trouble="the study has none")
+        )
     except CorruptFile as error:
         raise UserError(f"study {study.name}: {error}") from error
     if not saved.files:
-        raise UserError(f"study {study.name}: its code is not saved ({saved.trouble}).\nSee docs/code.md")
+        raise UserError(
+            f"study {study.name}: its code is not saved ({saved.trouble}).\nSee docs/code.md"
+        )
     return study / "code" / str(numbers[-1]) / SOURCE, saved
 
 
 def take(file: Path | None) -> tuple[Code, Path, str]:
-    """Return the present code of the app in this file, the folder that its paths are below, and git's diff."""
+    """Return the present code of the app in this file, the folder that its paths are below, and
+    git's diff."""
     if file is None:
         return Code(trouble="the app has no file of its own"), Path(), ""
     answers = dict.fromkeys(_GIT_COMMANDS, "")
@@ -143,11 +175,15 @@ def take(file: Path | None) -> tuple[Code, Path, str]:
             trouble = f"git: {getattr(error, 'stderr', '') or error}".strip()
     top = tree or file.parent
     paths = answers["modules"].split("\0")
-    if file.relative_to(top).as_posix() not in paths:  # because there is no git, or git ignores the app
+    # because there is no git, or git ignores the app
+    if file.relative_to(top).as_posix() not in paths:
         top = file.parent
         paths = list(_walk(top))
     paths = sorted(path for path in set(paths) if path and _is_ours(top / path, top, file.parent))
-    if len(paths) > _MOST_FILES or sum((top / path).stat().st_size for path in paths) > _MOST_MB * 1e6:
+    if (
+        len(paths) > _MOST_FILES
+        or sum((top / path).stat().st_size for path in paths) > _MOST_MB * 1e6
+    ):
         paths = []
         trouble = f"its folder has more than {_MOST_FILES} modules or {_MOST_MB:g} MB of modules"
     digests = {path: _digest(top / path) for path in paths}
@@ -157,7 +193,8 @@ def take(file: Path | None) -> tuple[Code, Path, str]:
 
 
 def tracked_files(top: Path, app: Path) -> list[Path]:
-    """Return the files of the app's kind that git tracks below `top`, hidden files omitted; none without git.
+    """Return the files of the app's kind that git tracks below `top`, hidden files omitted; none
+    without git.
 
     A file that git does not track may hold a secret.
     """
@@ -166,25 +203,37 @@ def tracked_files(top: Path, app: Path) -> list[Path]:
 
 
 def listed_files(top: Path, *options: str) -> set[Path] | None:
-    """Return the files below `top` that git does not ignore, or those that `options` choose; None without git."""
+    """Return the files below `top` that git does not ignore, or those that `options` choose; None
+    without git."""
     if not (top / ".git").exists():
         return None
     try:
-        listed = _git(top, "ls-files", "-z", *(options or ("--cached", "--others", "--exclude-standard")))
+        listed = _git(
+            top, "ls-files", "-z", *(options or ("--cached", "--others", "--exclude-standard"))
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return {top / path for path in listed.split("\0") if path}
 
 
 def _has_changed(file: Path, digest: str, copy: Path) -> bool:
-    """Return whether a file matches neither its recorded digest nor its copy. Either of the two may be damaged."""
+    """Return whether a file matches neither its recorded digest nor its copy. Either of the two may
+    be damaged."""
     return _digest(file) not in {digest, _digest(copy)}
 
 
 _GIT_COMMANDS = {
     "modules": ["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "*.py"],
     "commit": ["rev-parse", "--verify", "--quiet", "HEAD"],
-    "diff": ["diff", "HEAD", "--no-ext-diff", "--no-textconv", "--no-color", "--", ":(exclude,glob)**/.env*"],
+    "diff": [
+        "diff",
+        "HEAD",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--no-color",
+        "--",
+        ":(exclude,glob)**/.env*",
+    ],
 }
 
 
@@ -217,12 +266,15 @@ def _file_of(task_function: Any) -> Path | None:
 
 
 def _is_ours(file: Path, top: Path, beside: Path) -> bool:
-    """Return whether a file is a module of the app: no test, not installed, not of this engine, and not hidden.
+    """Return whether a file is a module of the app: no test, not installed, not of this engine, and
+    not hidden.
 
     Folders above the app do not count, so that an app among tests has modules too.
     """
     folders = file.parent.relative_to(beside if file.is_relative_to(beside) else top).parts
-    is_test = _TESTS.intersection(folders) or file.name.startswith("test_") or file.name == "conftest.py"
+    is_test = (
+        _TESTS.intersection(folders) or file.name.startswith("test_") or file.name == "conftest.py"
+    )
     hidden = _OF_OTHERS.intersection(folders) or any(folder.startswith(".") for folder in folders)
     return not (is_test or hidden) and not file.is_relative_to(_ENGINE) and file.is_file()
 
@@ -235,14 +287,18 @@ def _walk(top: Path) -> Iterable[str]:
             modules = [file.relative_to(top).as_posix() for file in folder.glob("*.py")]
             yield from modules
             if modules:
-                folders += [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]
+                folders += [
+                    path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()
+                ]
 
 
 def _read(file: Path) -> Code:
     """Read the record of saved code. Raises CorruptFile if it is damaged."""
     try:
         code = Code(**(read_json(file) or {"files": None}))
-        if any({"..", "/"}.intersection(PurePosixPath(path).parts) for path in (code.app, *code.files)):
+        if any(
+            {"..", "/"}.intersection(PurePosixPath(path).parts) for path in (code.app, *code.files)
+        ):
             raise ValueError("a path in it leads elsewhere")
     except (TypeError, ValueError) as error:
         raise CorruptFile(file, error) from error
@@ -250,7 +306,8 @@ def _read(file: Path) -> Code:
 
 
 def _write(folder: Path, number: int, code: Code, top: Path, diff: str) -> None:
-    """Write the code to `folder`/`number`, all or nothing. Raises OSError if the disk cannot be written."""
+    """Write the code to `folder`/`number`, all or nothing. Raises OSError if the disk cannot be
+    written."""
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / ".gitignore", "*\n", sync=False)
     _protect(folder)  # because nobody else can then replace what is inside
@@ -276,14 +333,16 @@ def _copy(top: Path, copies: Path, paths: Iterable[str]) -> None:
     for path in paths:
         (copies / path).parent.mkdir(parents=True, exist_ok=True)
         (copies / path).unlink(missing_ok=True)
-        shutil.copy2(top / path, copies / path)  # with its time, because `Copies` compares the times
+        # with its time, because `Copies` compares the times
+        shutil.copy2(top / path, copies / path)
         _protect(copies / path)
     for folder in (copies.parent, copies, *copies.rglob("*/")):
         _protect(folder)
 
 
 def packages() -> str:
-    """Return the installed packages, a line each, by the names of their metadata folders, because these read fastest.
+    """Return the installed packages, a line each, by the names of their metadata folders, because
+    these read fastest.
 
     https://packaging.python.org/en/latest/specifications/recording-installed-packages/
     """
@@ -294,7 +353,10 @@ def packages() -> str:
                 package, _, version = folder.stem.partition("-")
                 if folder.suffix in {".dist-info", ".egg-info"} and version:
                     versions.setdefault(package, version.partition("-py")[0])
-    lines = [f"{name}=={version}" for name, version in sorted(versions.items(), key=lambda item: item[0].lower())]
+    lines = [
+        f"{name}=={version}"
+        for name, version in sorted(versions.items(), key=lambda item: item[0].lower())
+    ]
     return "\n".join([f"# Python {sys.version.split()[0]}", *lines, ""])
 
 

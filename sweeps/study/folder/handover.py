@@ -1,4 +1,5 @@
-"""The check before a study resumes with another launcher, because no trial may run twice at a time."""
+"""The check before a study resumes with another launcher, because no trial may run twice at a
+time."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +15,8 @@ from sweeps.trial.folder import AttemptFolder, TrialFolder
 
 
 def refuse_running_elsewhere(study: StudySnapshot, launcher: TrialLauncher) -> None:
-    """Raise UserError if another launcher of an earlier driver still runs an attempt, or if nobody knows."""
+    """Raise UserError if another launcher of an earlier driver still runs an attempt, or if nobody
+    knows."""
     in_slurm: dict[int, AttemptFolder] = {}
     for trial in study.open:
         attempt = TrialFolder(trial.folder).newest()
@@ -37,19 +39,22 @@ def refuse_driver_job(folder: Path) -> None:
         return
     if drivers:
         raise UserError(
-            f"study {folder.name} has a driver: {drivers[0]}.\n"
-            f"Watch the study: {sweeps_line('status', folder)}, or stop it: {sweeps_line('stop', folder)}"
+            f"study {folder.name} has a driver: {drivers[0]}.\nWatch the study:"
+            f" {sweeps_line('status', folder)}, or stop it: {sweeps_line('stop', folder)}"
         )
 
 
 def _refuse_living_jobs(study: StudySnapshot, attempts: Mapping[int, AttemptFolder]) -> None:
     try:
-        jobs = jobs_of_attempts(study.folder, {number: attempt.path for number, attempt in attempts.items()})
+        jobs = jobs_of_attempts(
+            study.folder, {number: attempt.path for number, attempt in attempts.items()}
+        )
     except SlurmError as error:
         number, attempt = next(iter(attempts.items()))
         raise UserError(
-            f"trial {number} may still run in SLURM, which does not answer: {error}.\n"
-            f"Repeat this command where SLURM answers. If the cluster is gone, remove the attempt: {attempt.path}"
+            f"trial {number} may still run in SLURM, which does not answer: {error}.\nRepeat this"
+            " command where SLURM answers. If the cluster is gone, remove the attempt:"
+            f" {attempt.path}"
         ) from error
     if not jobs:
         return

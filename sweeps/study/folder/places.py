@@ -1,4 +1,5 @@
-"""The folder of each trial: below the study's folder, as hydra.sweep.subdir says, and of one trial only."""
+"""The folder of each trial: below the study's folder, as hydra.sweep.subdir says, and of one trial
+only."""
 
 import os
 from collections.abc import Callable
@@ -23,14 +24,15 @@ class Places:
         self._study = study
         self._record = record
         self._print_line = print_line
-        self._numbers: dict[Path, int] = {}  # numbers of the trials that this driver placed, by folder
+        # numbers of the trials that this driver placed, by folder
+        self._numbers: dict[Path, int] = {}
         self._has_said = False
 
     def choose(self, trial: TrialRecord, config: DictConfig) -> TrialFolder:
         """Return the trial's folder, and set it in the trial's config.
 
-        A recorded trial keeps its folder, because hydra.sweep.subdir may contain a time. Raises UserError if
-        hydra.sweep.subdir cannot be resolved.
+        A recorded trial keeps its folder, because hydra.sweep.subdir may contain a time. Raises
+        UserError if hydra.sweep.subdir cannot be resolved.
         """
         try:
             with hydra_config(config.hydra):
@@ -50,7 +52,8 @@ class Places:
         return TrialFolder(path)
 
     def _find_free(self, named: Path, number: int) -> Path:
-        """Return the folder if it is of no other trial; else one beside it, with the trial's number."""
+        """Return the folder if it is of no other trial; else one beside it, with the trial's
+        number."""
         if self._study.is_relative_to(named):  # because the study's own files are in it
             named = self._study / str(number)
         while self._is_of_other(named, number):

@@ -62,7 +62,11 @@ def read_study(folder: Path, definition: Definition) -> StudySnapshot:
 
 def read_space(definition: Definition) -> SearchSpace:
     """Return the search space of the study's command."""
-    return space_of(definition.parameters).with_listed(definition.listed).with_excluded(definition.exclude)
+    return (
+        space_of(definition.parameters)
+        .with_listed(definition.listed)
+        .with_excluded(definition.exclude)
+    )
 
 
 def _update_queued(trial: TrialRecord) -> TrialRecord:

@@ -1,4 +1,5 @@
-"""A command that widens a study while it runs: the study's driver leaves the study, and the command drives it on."""
+"""A command that widens a study while it runs: the study's driver leaves the study, and the command
+drives it on."""
 
 import errno
 import os
@@ -13,7 +14,8 @@ from sweeps.record.definition import Definition, read, refuse_differences
 from sweeps.study.folder.handover import refuse_driver_job, refuse_running_elsewhere
 from sweeps.study.folder.reading import read_study
 
-_LOCK = "takeover.lock"  # held by the command that waits, because a command that was killed must ask for nothing
+# held by the command that waits, because a command that was killed must ask for nothing
+_LOCK = "takeover.lock"
 _LOOK_S = 0.1
 
 
@@ -27,8 +29,8 @@ def successor(folder: Path) -> Holder | None:
 def take_over(folder: Path, wider: Definition, launcher: TrialLauncher) -> None:
     """Ask the driver of a running study to leave it to this command, and wait until it has left.
 
-    A command that widens nothing asks for nothing. Raises UserError if the command changes more than values and trials
-    that are added, or if the trials that run could not go on under it.
+    A command that widens nothing asks for nothing. Raises UserError if the command changes more
+    than values and trials that are added, or if the trials that run could not go on under it.
     """
     driver = holder(folder / "driver.lock")
     try:
@@ -47,10 +49,15 @@ def take_over(folder: Path, wider: Definition, launcher: TrialLauncher) -> None:
         lock = Lock(folder / _LOCK, beats=True)
     except LockHeld as error:
         raise UserError(
-            f"study {folder.name} is being widened by {error}.\nRepeat this command once that command drives the study"
+            f"study {folder.name} is being widened by {error}.\nRepeat this command once that"
+            " command drives the study"
         ) from None
     trials = "go on" if launcher.survives else "end after their epoch and resume here"
-    print(f"widening study {folder.name}: {driver} leaves it to this command; running trials {trials}", flush=True)
+    print(
+        f"widening study {folder.name}: {driver} leaves it to this command; running trials"
+        f" {trials}",
+        flush=True,
+    )
     try:
         while holder(folder / "driver.lock"):
             time.sleep(_LOOK_S)

@@ -29,24 +29,34 @@ from sweeps.trial.packing import pack_for_here
 class Composer:
     """Composes trials as `ConfigLoader.load_sweep_config` does, and explains errors in two lines.
 
-    Hydra takes 50 ms for one configuration, most of it for the defaults list. The defaults list depends only on the
-    choices of config groups. So configurations that differ only in values share one composition: 2 ms each.
+    Hydra takes 50 ms for one configuration, most of it for the defaults list. The defaults list
+    depends only on the choices of config groups. So configurations that differ only in values share
+    one composition: 2 ms each.
     """
 
-    def __init__(self, loader: ConfigLoader, master: DictConfig, brought: Brought | None = None) -> None:
-        """Compose trials of the app of this loader. With `brought`, refuse choices that bring another launcher."""
+    def __init__(
+        self, loader: ConfigLoader, master: DictConfig, brought: Brought | None = None
+    ) -> None:
+        """Compose trials of the app of this loader. With `brought`, refuse choices that bring
+        another launcher."""
         self._loader = loader
         self._master = master
         self._brought = brought
         self._groups = dict.fromkeys(master.hydra.runtime.choices, True)
         self._with_groups = hydra_parts.with_search_path(loader, master)
         self._parser = OverridesParser.create(config_loader=self._with_groups)
-        self._composed: dict[tuple[str, ...], bytes] = {}  # pickled, because that copies four times faster
+        # pickled, because that copies four times faster
+        self._composed: dict[tuple[str, ...], bytes] = {}
 
     def compose(self, overrides: Sequence[str], number: int) -> DictConfig:
-        """Return the config of one trial, including its hydra node. Raises UserError if it cannot be composed."""
+        """Return the config of one trial, including its hydra node. Raises UserError if it cannot
+        be composed."""
         parsed = self.parse(overrides)
-        groups = tuple(text for text, override in zip(overrides, parsed, strict=True) if not self._is_value(override))
+        groups = tuple(
+            text
+            for text, override in zip(overrides, parsed, strict=True)
+            if not self._is_value(override)
+        )
         for override in parsed:
             if not self._is_value(override):
                 self._refuse_no_name(override)
@@ -58,9 +68,12 @@ class Composer:
                 if self._brought is not None:
                     self._brought.look(composed.hydra, groups, lines)
                 self._composed[groups] = pack_for_here(composed)
-            config: DictConfig = pickle.loads(self._composed[groups])  # noqa: S301 - this process wrote it
+            # this process wrote it
+            config: DictConfig = pickle.loads(self._composed[groups])  # noqa: S301
             OmegaConf.copy_cache(from_config=self._master, to_config=config)
-            hydra_parts.set_values(config, [override for override in parsed if self._is_value(override)])
+            hydra_parts.set_values(
+                config, [override for override in parsed if self._is_value(override)]
+            )
             with hydra_config(config.hydra):
                 hydra_parts.set_typed(config, overrides, parsed, number)
                 hydra_parts.set_output_dir(config)
@@ -71,7 +84,8 @@ class Composer:
             raise UserError(explain(error, chosen)) from error
 
     def parse(self, lines: Sequence[str]) -> list[Override]:
-        """Parse lines by Hydra's grammar. Raises UserError for a line that the grammar does not allow."""
+        """Parse lines by Hydra's grammar. Raises UserError for a line that the grammar does not
+        allow."""
         try:
             return self._parser.parse_overrides(list(lines))
         except HydraException as error:
@@ -82,7 +96,8 @@ class Composer:
         return self._with_groups.get_group_options(group.lstrip("+").partition("@")[0])
 
     def _refuse_no_name(self, override: Override) -> None:
-        """Raise UserError for a choice of a group that is no name, because Hydra would raise a ValueError."""
+        """Raise UserError for a choice of a group that is no name, because Hydra would raise a
+        ValueError."""
         choice = override.value()
         if override.is_delete() or isinstance(choice, str | list):
             return
@@ -91,23 +106,30 @@ class Composer:
         if str(choice) in names:
             typed = f"{override.get_key_element()}='{choice}'"
             advice = f"Type it in quotes: {shlex.quote(typed)}"
-        raise UserError(f"{override.input_line}: a choice of {override.key_or_group} is a name.\n{advice}")
+        raise UserError(
+            f"{override.input_line}: a choice of {override.key_or_group} is a name.\n{advice}"
+        )
 
     def _is_value(self, override: Override) -> bool:
-        """Return whether an override changes a value, by Hydra's rules, and not the defaults list as a choice does."""
+        """Return whether an override changes a value, by Hydra's rules, and not the defaults list
+        as a choice does."""
         key = override.key_or_group
         if key not in self._groups:
             self._groups[key] = hydra_parts.group_exists(self._with_groups, key)
-        return override.package is None and (isinstance(override.value(), dict) or not self._groups[key])
+        return override.package is None and (
+            isinstance(override.value(), dict) or not self._groups[key]
+        )
 
 
 def check(config: DictConfig, starts: bool = False, is_new: bool = False) -> None:
-    """Check the settings of a trial that sweepyard reads, and the whole config if its own dataclass offers checks.
+    """Check the settings of a trial that sweepyard reads, and the whole config if its own dataclass
+    offers checks.
 
-    A dataclass with a method `check_here()` offers them: it is made of the config, and if trials will start, the method
-    is called. Of a new study, `check_typed()` is called, if the dataclass has it, also if none starts. Any other
-    config is left to the trial, which may never read a value that is missing or wrong here.
-    Raises UserError with the message of such a check; Infeasible if the config is valid but cannot run here.
+    A dataclass with a method `check_here()` offers them: it is made of the config, and if trials
+    will start, the method is called. Of a new study, `check_typed()` is called, if the dataclass
+    has it, also if none starts. Any other config is left to the trial, which may never read a value
+    that is missing or wrong here. Raises UserError with the message of such a check; Infeasible if
+    the config is valid but cannot run here.
     """
     try:
         with _without_hydra(config) as hydra:
@@ -130,7 +152,8 @@ def check(config: DictConfig, starts: bool = False, is_new: bool = False) -> Non
 
 @contextmanager
 def _without_hydra(config: DictConfig) -> Iterator[Any]:
-    """Remove Hydra's node from a config meanwhile, because the app's dataclasses have no such field. Yield the node."""
+    """Remove Hydra's node from a config meanwhile, because the app's dataclasses have no such
+    field. Yield the node."""
     nodes = config._content
     assert isinstance(nodes, dict)  # because the root is neither missing nor an interpolation
     hydra = nodes.pop("hydra", None)
@@ -142,12 +165,14 @@ def _without_hydra(config: DictConfig) -> Iterator[Any]:
 
 
 def _offers_checks(config: DictConfig) -> bool:
-    """Return whether the dataclass of a config offers checks to a driver, as trainers/config/schema.py does."""
+    """Return whether the dataclass of a config offers checks to a driver, as
+    trainers/config/schema.py does."""
     return hasattr(OmegaConf.get_type(config), "check_here")
 
 
 def refuse_conflicts(hydra: DictConfig) -> None:
-    """Raise UserError if a key and a part of the key were typed with values: Hydra would use only the later one."""
+    """Raise UserError if a key and a part of the key were typed with values: Hydra would use only
+    the later one."""
     task = hydra_parts.typed_words(hydra, "task")
     words = [word.lstrip("+").partition("=") for word in task if not word.startswith("~")]
     typed = {key: value for key, _, value in words}
@@ -163,7 +188,8 @@ def refuse_conflicts(hydra: DictConfig) -> None:
 
 
 def _check_ranks(config: DictConfig, launcher: DictConfig) -> None:
-    """Raise UserError if the launcher would start other processes than the app's keys for nodes and ranks ask for."""
+    """Raise UserError if the launcher would start other processes than the app's keys for nodes and
+    ranks ask for."""
     for setting, key in _process_keys().items():
         count = _count(config, key)
         launched = launcher.get(setting)
@@ -176,11 +202,15 @@ def _check_ranks(config: DictConfig, launcher: DictConfig) -> None:
                 f"Use {name}={launched}, and remove hydra.launcher.{setting}"
             )
         if count != 1:
-            raise UserError(f"{name}={count}: this launcher starts one process.\nUse hydra/launcher=local, or slurm")
+            raise UserError(
+                f"{name}={count}: this launcher starts one process.\nUse hydra/launcher=local, or"
+                " slurm"
+            )
 
 
 def _refuse_other_gpus(config: DictConfig, launcher: DictConfig) -> None:
-    """Raise UserError if the launcher would request other GPUs than the app's key for GPUs asks for."""
+    """Raise UserError if the launcher would request other GPUs than the app's key for GPUs asks
+    for."""
     key = by_default("launcher/local", "gpus_per_node")
     count = _count(config, key)
     launched = launcher.get("gpus_per_node")
@@ -192,7 +222,8 @@ def _refuse_other_gpus(config: DictConfig, launcher: DictConfig) -> None:
 
 
 def describe_unread(config: DictConfig, hydra: DictConfig) -> Iterator[str]:
-    """Yield the keys that the dataclass of a config calls unread, unless an interpolation reads them."""
+    """Yield the keys that the dataclass of a config calls unread, unless an interpolation reads
+    them."""
     if not hasattr(OmegaConf.get_type(config), "unread") or hydra.callbacks:
         return  # because code of the app may read any key
     if hydra.sweeper.get("custom_search_space"):
@@ -217,7 +248,8 @@ def processes(config: DictConfig) -> int:
 
 
 def _count(config: DictConfig, key: str) -> Any:
-    """Return the value of a key; None without the key, and of a section that cannot be resolved here."""
+    """Return the value of a key; None without the key, and of a section that cannot be resolved
+    here."""
     try:
         OmegaConf.select(config, key.partition(".")[0])
     except OmegaConfBaseException:
@@ -227,4 +259,6 @@ def _count(config: DictConfig, key: str) -> Any:
 
 def _process_keys() -> dict[str, str]:
     """Return the launcher's settings for processes, with the app's keys that they follow."""
-    return {setting: by_default("launcher/local", setting) for setting in ("nodes", "tasks_per_node")}
+    return {
+        setting: by_default("launcher/local", setting) for setting in ("nodes", "tasks_per_node")
+    }

@@ -15,7 +15,8 @@ from sweeps.study.folder.reading import read_study
 
 
 def check_existing(folder: Path, typed: Definition, extend: bool, task_function: Any) -> str:
-    """Return how far the study is, in words; empty if there is none. Raises UserError if the command would be refused.
+    """Return how far the study is, in words; empty if there is none. Raises UserError if the
+    command would be refused.
 
     `typed` is the definition of the study that the command describes.
     """
@@ -35,4 +36,6 @@ def check_existing(folder: Path, typed: Definition, extend: bool, task_function:
         ended = read_study(folder, study).over()
     except UserError as error:  # because the command repairs the record
         return str(error).splitlines()[0]
-    return f"study {study.name} exists: {counted(ended, 'trial')} of it ended, and would not run again"
+    return (
+        f"study {study.name} exists: {counted(ended, 'trial')} of it ended, and would not run again"
+    )

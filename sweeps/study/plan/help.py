@@ -1,7 +1,9 @@
-"""The part of `--help` on sweeps: every setting of the sweeper and the launchers, and how many trials run at a time.
+"""The part of `--help` on sweeps: every setting of the sweeper and the launchers, and how many
+trials run at a time.
 
-The descriptions are the texts below the fields in `sweeps.hydra.settings`. conf/hydra/help/sweepyard.yaml calls this
-module through OmegaConf's resolver `sweepyard.help`, so that other commands spend no time on it.
+The descriptions are the texts below the fields in `sweeps.hydra.settings`.
+conf/hydra/help/sweepyard.yaml calls this module through OmegaConf's resolver `sweepyard.help`, so
+that other commands spend no time on it.
 """
 
 import ast
@@ -23,13 +25,17 @@ _INDENT = 46
 
 
 def text(*, _root_: DictConfig) -> str:
-    """Return the help on sweeps under a composed configuration, with dollars doubled for string.Template."""
+    """Return the help on sweeps under a composed configuration, with dollars doubled for
+    string.Template."""
     sections = [
         ("The sweeper, hydra/sweeper=grid or optuna", "sweeper", "grid", SweeperConf),
         ("Trials on this machine, hydra/launcher=local", "launcher", "local", LocalLauncherConf),
         ("Trials as SLURM jobs, hydra/launcher=slurm", "launcher", "slurm", SlurmLauncherConf),
     ]
-    help_lines = ["== Sweeps ==", "-m makes a trial of each combination of values: -m key=a,b other=1,2,3"]
+    help_lines = [
+        "== Sweeps ==",
+        "-m makes a trial of each combination of values: -m key=a,b other=1,2,3",
+    ]
     help_lines += filter(None, [at_once(_root_)])
     for title, group, name, kind in sections:
         node = _root_.hydra[group]
@@ -38,24 +44,35 @@ def text(*, _root_: DictConfig) -> str:
             del file["defaults"]
             node = OmegaConf.merge(kind, file)
         help_lines += ["", f"{title}:"]
-        help_lines += (_format(_typed(_root_, node, group, name), words) for name, words in descriptions(kind).items())
+        help_lines += (
+            _format(_typed(_root_, node, group, name), words)
+            for name, words in descriptions(kind).items()
+        )
     return "\n".join(help_lines).replace("$", "$$")
 
 
 def descriptions(kind: type) -> dict[str, str]:
-    """Return the text below each field of a dataclass, by the field's name; empty if there is none."""
+    """Return the text below each field of a dataclass, by the field's name; empty if there is
+    none."""
     (tree,) = ast.parse(inspect.getsource(kind)).body
     assert isinstance(tree, ast.ClassDef)
     texts: dict[str, str] = {}
     for node, below in zip(tree.body, [*tree.body[1:], None], strict=True):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id[0] != "_":
-            is_text = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
-            texts[node.target.id] = " ".join(str(below.value.value).split()) if is_text else ""  # type: ignore[union-attr]
+        if (
+            isinstance(node, ast.AnnAssign)
+            and isinstance(node.target, ast.Name)
+            and node.target.id[0] != "_"
+        ):
+            text = ""
+            if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+                text = " ".join(str(below.value.value).split())
+            texts[node.target.id] = text
     return texts
 
 
 def at_once(config: DictConfig) -> str:
-    """Return how many trials of this configuration run at a time, and why; empty for a foreign launcher."""
+    """Return how many trials of this configuration run at a time, and why; empty for a foreign
+    launcher."""
     kind = OmegaConf.get_type(config.hydra.launcher)
     try:
         if kind is LocalLauncherConf:
@@ -65,20 +82,29 @@ def at_once(config: DictConfig) -> str:
         elif kind is SlurmLauncherConf:
             settings = read(config.hydra.launcher, SlurmLauncherConf)
             count = settings.array_parallelism * settings.slots
-            reason = "the SLURM jobs that may be queued or running (hydra.launcher.array_parallelism)"
+            reason = (
+                "the SLURM jobs that may be queued or running (hydra.launcher.array_parallelism)"
+            )
             reason += f", of {settings.slots} trials each" if settings.slots > 1 else ""
         else:
             return ""
     except UserError as error:
         return str(error)
-    limit = config.hydra.sweeper.get("n_jobs") if OmegaConf.get_type(config.hydra.sweeper) is SweeperConf else None
+    limit = (
+        config.hydra.sweeper.get("n_jobs")
+        if OmegaConf.get_type(config.hydra.sweeper) is SweeperConf
+        else None
+    )
     if limit is not None and limit < count:
-        return f"Trials at a time: {limit} (hydra.sweeper.n_jobs). There is room for {count}: {reason}"
+        return (
+            f"Trials at a time: {limit} (hydra.sweeper.n_jobs). There is room for {count}: {reason}"
+        )
     return f"Trials at a time: {count}: {reason}. For fewer: hydra.sweeper.n_jobs=1"
 
 
 def _typed(config: DictConfig, node: DictConfig, group: str, name: str) -> str:
-    """Return a setting as one types it, by the app's own key if it follows one. The environment is not resolved."""
+    """Return a setting as one types it, by the app's own key if it follows one. The environment is
+    not resolved."""
     if f"hydra/{group}/{name}" in config.hydra.runtime.choices:
         return f"hydra/{group}/{name}={config.hydra.runtime.choices[f'hydra/{group}/{name}']}"
     key = f"hydra.{group}.{name}"

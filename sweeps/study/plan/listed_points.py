@@ -16,15 +16,20 @@ _EXAMPLE = "'hydra.sweeper.points=[{loss: mse, lr: 0.1},{loss: huber, lr: 0.2}]'
 
 
 def read_listed(settings: SweeperConf, composer: Composer, space: SearchSpace) -> list[Point]:
-    """Return the points. Raises UserError if the list, or a point of it, is wrong, or one of its keys is swept."""
+    """Return the points. Raises UserError if the list, or a point of it, is wrong, or one of its
+    keys is swept."""
     if not is_grid(settings):
         raise UserError(
-            f"{_KEY}: a search chooses its points.\nUse hydra.sweeper.start for the first points of a search"
+            f"{_KEY}: a search chooses its points.\nUse hydra.sweeper.start for the first points of"
+            " a search"
         )
     typed = settings.points
     rows = points_table.read(Path(typed), _KEY, _EXAMPLE) if isinstance(typed, str) else typed
     if not (isinstance(rows, list) and rows and all(isinstance(row, dict) and row for row in rows)):
-        raise UserError(f"{_KEY}={text_of(typed)}: not a list of points.\nType a list, as in {_EXAMPLE}, or a CSV file")
+        raise UserError(
+            f"{_KEY}={text_of(typed)}: not a list of points.\nType a list, as in {_EXAMPLE}, or a"
+            " CSV file"
+        )
     points: dict[str, int] = {}
     listed = []
     for number, row in enumerate(rows, 1):
@@ -33,13 +38,20 @@ def read_listed(settings: SweeperConf, composer: Composer, space: SearchSpace) -
             raise UserError(f"{_KEY}: point {number} equals point {first}.\nRemove one of them")
         listed.append(point)
     keys = {key.lstrip("+") for point in listed for key in point}
-    if both := [parameter.key for parameter in space.parameters if parameter.key.lstrip("+") in keys]:
-        raise UserError(f"{_KEY} has {both[0]}, which is swept, too.\nRemove {both[0]} from the points, or {both[0]}=")
+    if both := [
+        parameter.key for parameter in space.parameters if parameter.key.lstrip("+") in keys
+    ]:
+        raise UserError(
+            f"{_KEY} has {both[0]}, which is swept, too.\nRemove {both[0]} from the points, or"
+            f" {both[0]}="
+        )
     return listed
 
 
 def _parse(number: int, row: dict[Any, Any], composer: Composer) -> Point:
-    words = [f"{key}={value if isinstance(value, str) else text_of(value)}" for key, value in row.items()]
+    words = [
+        f"{key}={value if isinstance(value, str) else text_of(value)}" for key, value in row.items()
+    ]
     try:
         return point_of(composer.parse(words))
     except UserError as error:

@@ -18,7 +18,8 @@ from sweeps.hydra.parts import pin_folder
 from sweeps.hydra.settings import SweeperConf
 from sweeps.record.definition import ARCHIVE, as_typed, read
 
-_HYDRA_SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"  # the default of Hydra, which multirun/<name> replaces
+# the default of Hydra, which multirun/<name> replaces
+_HYDRA_SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"
 _KEY = re.compile(r"\$\{([\w.]+)\}")
 _CALL = re.compile(r"\$\{\s*([\w.]+)\s*:")
 _NOW = re.compile(r"\$\{\s*now\s*:")
@@ -39,8 +40,8 @@ class Naming:
 def name_study(config: DictConfig, settings: SweeperConf) -> Naming:
     """Return the study's name and folder, and set this folder in the configuration of all trials.
 
-    The same name always has the same folder, also if hydra.sweep.dir contains the time of the start. Raises UserError
-    if the name is no folder's name, or reserved.
+    The same name always has the same folder, also if hydra.sweep.dir contains the time of the
+    start. Raises UserError if the name is no folder's name, or reserved.
     """
     name = settings.study_name
     sweep_dir = None
@@ -54,13 +55,20 @@ def name_study(config: DictConfig, settings: SweeperConf) -> Naming:
         # With the process id, because two studies may start in the same second.
         name = name or f"{datetime.now():%Y-%m-%d_%H-%M-%S}_{os.getpid()}"
         folder = Path("multirun", name)
-    if not name or Path(name).name != name or name.startswith((".", "-")) or len(os.fsencode(name)) > 200:
+    if (
+        not name
+        or Path(name).name != name
+        or name.startswith((".", "-"))
+        or len(os.fsencode(name)) > 200
+    ):
         raise UserError(
             f"hydra.sweeper.study_name={name[:200]}: not a folder's name.\n"
             "Choose a name of at most 200 letters, without / and without a first dot or dash"
         )
     if name == ARCHIVE:
-        raise UserError(f"hydra.sweeper.study_name={name}: '{name}' is reserved.\nChoose another study_name")
+        raise UserError(
+            f"hydra.sweeper.study_name={name}: '{name}' is reserved.\nChoose another study_name"
+        )
     pin_folder(config, str(folder))
     return Naming(name, _absolute(folder), sweep_dir)
 
@@ -70,15 +78,18 @@ def _absolute(folder: Path) -> Path:
 
 
 def _name_of(folder: Path) -> str:
-    """Return the name of a study that has only a folder; empty for the root of all folders, which is none."""
+    """Return the name of a study that has only a folder; empty for the root of all folders, which
+    is none."""
     name = _absolute(folder).name
     return name.lstrip(".-") or (name and "study")
 
 
 def _find_former(config: DictConfig, folder: Path, name: str) -> Iterator[Path]:
-    """Yield the folders of studies of this name, newest first, which other starts may have resolved.
+    """Yield the folders of studies of this name, newest first, which other starts may have
+    resolved.
 
-    They are below the part of hydra.sweep.dir that each start resolves to the same, and as deep as `folder`.
+    They are below the part of hydra.sweep.dir that each start resolves to the same, and as deep as
+    `folder`.
     """
     stable = None
     with suppress(OmegaConfBaseException):
@@ -89,7 +100,11 @@ def _find_former(config: DictConfig, folder: Path, name: str) -> Iterator[Path]:
     if depth < 1:
         return
     pattern = "/".join(["*"] * depth)
-    files = [file for file in stable.glob(f"{pattern}/study.json") if "/." not in f"/{file.relative_to(stable)}"]
+    files = [
+        file
+        for file in stable.glob(f"{pattern}/study.json")
+        if "/." not in f"/{file.relative_to(stable)}"
+    ]
     for file in sorted(files, key=lambda file: -file.stat().st_mtime):
         with suppress(CorruptFile, OSError):
             if read(file.parent).name == name:
@@ -97,7 +112,8 @@ def _find_former(config: DictConfig, folder: Path, name: str) -> Iterator[Path]:
 
 
 def _stable_part(config: DictConfig) -> Path | None:
-    """Return the folder above the first part of hydra.sweep.dir that varies between starts; None if none varies."""
+    """Return the folder above the first part of hydra.sweep.dir that varies between starts; None if
+    none varies."""
     text = _expand(config, str(written(config, "hydra.sweep.dir")))
     for call in _CALL.finditer(text):
         if _varies(config, call[1], text[call.start() : _end_of(text, call.start())]):
@@ -110,7 +126,8 @@ def _top(text: str) -> str:
 
 
 def _expand(config: DictConfig, text: str) -> str:
-    """Return hydra.sweep.dir with the keys that it interpolates replaced by what is written there."""
+    """Return hydra.sweep.dir with the keys that it interpolates replaced by what is written
+    there."""
     position = 0
     for _ in range(_MOST_KEYS):
         match = _KEY.search(text, position)

@@ -43,7 +43,8 @@ _MOST_PREVIEWED = 2000  # points of a grid that a preview composes, which takes 
 
 @dataclass(frozen=True)
 class App:
-    """What Hydra passes to a sweeper: the configuration of all trials, and the function that runs one."""
+    """What Hydra passes to a sweeper: the configuration of all trials, and the function that runs
+    one."""
 
     config: DictConfig
     hydra_context: HydraContext
@@ -61,25 +62,34 @@ class Plan:
     points: Points
     added: Requests
     launcher: TrialLauncher
-    requests: list[Request]  # of each trial; of a search the most expensive one, as often as there are trials
+    # of each trial; of a search the most expensive one, as often as there are trials
+    requests: list[Request]
     left_out: list[str]  # why infeasible points cannot run here
     checked: int  # number of points that were composed and checked
     notes: list[str]  # lines to print first
 
     def preview(self, name: str, task_function: TaskFunction) -> None:
-        """Print the planned trials, their cost, and what would be submitted. Raises UserError on a refusal."""
+        """Print the planned trials, their cost, and what would be submitted. Raises UserError on a
+        refusal."""
         view = View()
         choosing = self.choosing
-        typed = define(name, self.settings, choosing.space, self.config, choosing.planned, choosing.size)
+        typed = define(
+            name, self.settings, choosing.space, self.config, choosing.planned, choosing.size
+        )
         view.say(check_existing(self.folder, typed, self.settings.extend, task_function))
         planned = len(self.requests)
         checked = "all composed and checked"
         if is_grid(self.settings) and self.checked < planned:
-            checked = f"{self.checked} of them composed and checked; the study itself checks all first"
+            checked = (
+                f"{self.checked} of them composed and checked; the study itself checks all first"
+            )
         view.say(f"{counted(planned, 'trial')}, {checked}; none was started")
         if count := len(self.left_out):
             points = "more points" if is_grid(self.settings) else "corners of the search space"
-            view.say(f"{count} {points} are infeasible, and would not be started. The first: {self.left_out[0]}")
+            view.say(
+                f"{count} {points} are infeasible, and would not be started. The first:"
+                f" {self.left_out[0]}"
+            )
         if is_grid(self.settings):
             for line in self.points.listing(self.settings.max_grid_trials):
                 view.say(line)
@@ -91,7 +101,14 @@ class Plan:
             view.say(line)
 
 
-def make(app: App, settings: SweeperConf, name: str, folder: Path, launcher: Launcher, typed: Sequence[str]) -> Plan:
+def make(
+    app: App,
+    settings: SweeperConf,
+    name: str,
+    folder: Path,
+    launcher: Launcher,
+    typed: Sequence[str],
+) -> Plan:
     """Return the plan of the typed study. Raises UserError if a setting or a trial is wrong."""
     config = app.config
     is_new = not (folder / "study.json").exists()
@@ -114,8 +131,14 @@ def make(app: App, settings: SweeperConf, name: str, folder: Path, launcher: Lau
     trials = _trial_launcher(launcher, settings, folder)
     if choosing.prunes and is_new and isinstance(trials, BatchTrials):
         chosen = config.hydra.runtime.choices["hydra/launcher"]
-        problem = f"hydra/launcher={chosen}: its trials report only at their ends, so none would be pruned"
-        raise UserError(f"{problem}.\nType hydra/launcher=local or hydra/launcher=slurm, or hydra/sweeper/pruner=none")
+        problem = (
+            f"hydra/launcher={chosen}: its trials report only at their ends, so none would be"
+            " pruned"
+        )
+        raise UserError(
+            f"{problem}.\nType hydra/launcher=local or hydra/launcher=slurm, or"
+            " hydra/sweeper/pruner=none"
+        )
     if trials.grid_only and not is_grid(settings):
         problem = f"{trials.grid_only}: a search chooses each trial by the results of the others."
         raise UserError(f"{problem}\nRemove {trials.grid_only}")
@@ -130,7 +153,19 @@ def make(app: App, settings: SweeperConf, name: str, folder: Path, launcher: Lau
     if is_new and (suggested := choosing.rehearse()):
         _check_suggested(points, settings, suggested)
     added = Requests(folder, choosing.space, choosing.seeds, points)
-    return Plan(folder, config, settings, choosing, points, added, trials, requests, left_out, checked, notes)
+    return Plan(
+        folder,
+        config,
+        settings,
+        choosing,
+        points,
+        added,
+        trials,
+        requests,
+        left_out,
+        checked,
+        notes,
+    )
 
 
 def _trial_launcher(launcher: Launcher, settings: SweeperConf, folder: Path) -> TrialLauncher:
@@ -142,13 +177,16 @@ def _trial_launcher(launcher: Launcher, settings: SweeperConf, folder: Path) -> 
 
 
 def _refuse_direction(settings: SweeperConf, config: DictConfig, words: Sequence[str]) -> None:
-    """Raise UserError if a loss would be maximized, or an accuracy minimized, because nobody typed its direction."""
+    """Raise UserError if a loss would be maximized, or an accuracy minimized, because nobody typed
+    its direction."""
     keys = {"hydra.sweeper.direction", source(config, "hydra.sweeper.direction")}
     if any(word.lstrip("+").partition("=")[0] in keys for word in words):
         return
     natural = [natural_direction(name) for name in settings.objectives]
     pairs = [*zip(settings.objectives, settings.directions, natural, strict=True)]
-    wrong = [(name, direction) for name, direction, better in pairs if better and better != direction]
+    wrong = [
+        (name, direction) for name, direction, better in pairs if better and better != direction
+    ]
     if not wrong:
         return
     better_typed = _direction_word([better or direction for _, direction, better in pairs])
@@ -168,12 +206,17 @@ def _direction_word(directions: Sequence[str]) -> str:
 def _refuse_search(settings: SweeperConf, space: SearchSpace, task_function: TaskFunction) -> None:
     """Raise UserError if a search lacks its space, its number of trials or its objective."""
     if not space.parameters and not settings.custom_search_space:
-        raise UserError("a search needs a search space.\nAdd one, such as 'lr=tag(log, interval(1e-4, 1e-1))'")
+        raise UserError(
+            "a search needs a search space.\nAdd one, such as 'lr=tag(log, interval(1e-4, 1e-1))'"
+        )
     if settings.n_trials is None:
         raise UserError("a search needs a number of trials.\nAdd hydra.sweeper.n_trials=20")
     if _returns_nothing(task_function):
         name = getattr(task_function, "__name__", "the task function")
-        raise UserError(f"a search needs an objective, and {name}() returns nothing.\nReturn it: {EXPECTED_RETURN}")
+        raise UserError(
+            f"a search needs an objective, and {name}() returns nothing.\nReturn it:"
+            f" {EXPECTED_RETURN}"
+        )
 
 
 def _returns_nothing(function: TaskFunction) -> bool:
@@ -188,10 +231,12 @@ def _returns_nothing(function: TaskFunction) -> bool:
 def _check_points(
     points: Points, choosing: Choosing, settings: SweeperConf, is_new: bool
 ) -> tuple[list[Request], list[str], int]:
-    """Return what each trial requests, why infeasible points are left out, and how many points were checked.
+    """Return what each trial requests, why infeasible points are left out, and how many points were
+    checked.
 
-    Checks every point of a new grid. Of a search, a study that exists, or the preview of a large grid, it checks the
-    corners of the space. Raises UserError if a point is wrong, and Infeasible if a new study has no feasible point.
+    Checks every point of a new grid. Of a search, a study that exists, or the preview of a large
+    grid, it checks the corners of the space. Raises UserError if a point is wrong, and Infeasible
+    if a new study has no feasible point.
     """
     space = choosing.space
     seeds = choosing.seeds
@@ -202,7 +247,9 @@ def _check_points(
     answers: list[Request | str] = []
     corners = space.corners() if is_sampled else [*space.corners(), *choosing.start]
     checked = space.points() if whole_grid and not is_sampled else corners
-    for point in announce(checked, choosing.planned if whole_grid and not is_sampled else len(corners)):
+    for point in announce(
+        checked, choosing.planned if whole_grid and not is_sampled else len(corners)
+    ):
         seeded = {**seed, **point}
         try:
             answers.append(points.check(seeded, is_new and not settings.preview, is_new))
@@ -223,13 +270,16 @@ def _check_points(
         raise Infeasible(left_out[0])
     if not grid:
         # A search chooses its trials later: count each as its most expensive corner.
-        most_expensive = sorted(requests, key=lambda request: (request.gpus, request.timeout_min or 0))[-1:]
+        most_expensive = sorted(
+            requests, key=lambda request: (request.gpus, request.timeout_min or 0)
+        )[-1:]
         requests = most_expensive * (choosing.planned * settings.repeats)
     return requests, left_out, checked_count
 
 
 def _check_suggested(points: Points, settings: SweeperConf, point: Point) -> None:
-    """Raise UserError if the search space in the user's code suggests keys that the configuration lacks."""
+    """Raise UserError if the search space in the user's code suggests keys that the configuration
+    lacks."""
     try:
         points.compose(point)
     except UserError as error:
@@ -246,7 +296,10 @@ def _describe_sampled(space: SearchSpace) -> Iterator[str]:
     for parameter in space.parameters:
         if len(parameter.values) > MOST_CORNERS:
             count = counted(len(parameter.values), "value")
-            yield f"{parameter.key} has {count}: {SAMPLED} are checked now, each other once a trial has it"
+            yield (
+                f"{parameter.key} has {count}: {SAMPLED} are checked now, each other once a trial"
+                " has it"
+            )
 
 
 def _describe_seeds(settings: SweeperConf, seeds: Seeds) -> Iterator[str]:
@@ -254,7 +307,10 @@ def _describe_seeds(settings: SweeperConf, seeds: Seeds) -> Iterator[str]:
     if settings.repeats > 1:
         counts = "; hydra.sweeper.n_trials counts configurations" if settings.n_trials else ""
         values = ",".join(map(str, seeds.repeated))
-        yield f"each configuration runs {settings.repeats} times, with {settings.seed_key}={values}{counts}"
+        yield (
+            f"each configuration runs {settings.repeats} times, with"
+            f" {settings.seed_key}={values}{counts}"
+        )
     if settings.final_race:
         fresh = seeds.of_race(settings.final_race)
         best = "configuration runs"
@@ -262,11 +318,17 @@ def _describe_seeds(settings: SweeperConf, seeds: Seeds) -> Iterator[str]:
         if settings.final_race > 1:
             best = f"{settings.final_race} configurations run"
             until = ", until a test separates them"
-        yield f"after all other trials the best {best} with {settings.seed_key}={fresh[0]} to {fresh[-1]}{until}"
+        yield (
+            f"after all other trials the best {best} with {settings.seed_key}={fresh[0]} to"
+            f" {fresh[-1]}{until}"
+        )
 
 
-def _likely_mistakes(settings: SweeperConf, space: SearchSpace, words: Sequence[str]) -> Iterator[str]:
-    """Yield settings that likely mean something else, such as a value typed twice, or more trials than points."""
+def _likely_mistakes(
+    settings: SweeperConf, space: SearchSpace, words: Sequence[str]
+) -> Iterator[str]:
+    """Yield settings that likely mean something else, such as a value typed twice, or more trials
+    than points."""
     if (settings.sampler or {}).get("_target_") == "optuna.samplers.CmaEsSampler":
         unordered = [
             parameter.key
@@ -274,11 +336,17 @@ def _likely_mistakes(settings: SweeperConf, space: SearchSpace, words: Sequence[
             if parameter.condition or (isinstance(parameter, Choice) and not parameter.ordered)
         ]
         if unordered:
-            yield f"hydra/sweeper/sampler=cmaes models numbers only: it samples {', '.join(unordered)} at random"
+            yield (
+                "hydra/sweeper/sampler=cmaes models numbers only: it samples"
+                f" {', '.join(unordered)} at random"
+            )
     target = settings.target
     name = settings.objectives[0]
     if target is not None and name.endswith("accuracy") and 1 < target <= 100:
-        yield f"hydra.sweeper.target={target:g} is out of reach if {name} is a fraction of 1: use {target / 100:g}"
+        yield (
+            f"hydra.sweeper.target={target:g} is out of reach if {name} is a fraction of 1: use"
+            f" {target / 100:g}"
+        )
     yield from _ranges_of_one(words)
     for parameter in space.parameters:
         if isinstance(parameter, Choice) and len(parameter.distinct) < len(parameter.values):
@@ -296,7 +364,12 @@ def _ranges_of_one(words: Sequence[str]) -> Iterator[str]:
     """Yield the typed ranges whose step leaves one value."""
     number = r"(-?[\d.]+(?:e-?\d+)?)"
     for word in words:
-        match = re.fullmatch(rf"(.+)=range\({number}, *{number}\)", word.replace("start=", "").replace("stop=", ""))
+        match = re.fullmatch(
+            rf"(.+)=range\({number}, *{number}\)", word.replace("start=", "").replace("stop=", "")
+        )
         if match and 0 < (span := float(match[3]) - float(match[2])) <= 1:
             step = f"{match[1]}=range({match[2]},{match[3]},{span / 2:g})"
-            yield f"{word} is one value, {match[2]}, because its step is 1. For several, type a step: '{step}'"
+            yield (
+                f"{word} is one value, {match[2]}, because its step is 1. For several, type a step:"
+                f" '{step}'"
+            )

@@ -1,4 +1,5 @@
-"""From the points of a study to the jobs of its trials: each is composed, checked, and asked what it needs."""
+"""From the points of a study to the jobs of its trials: each is composed, checked, and asked what
+it needs."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -23,28 +24,40 @@ _LISTED = 10  # points of a grid that a preview lists
 
 
 def _resolve(launcher: DictConfig) -> None:
-    """Resolve a launcher's settings, because each look would resolve them again, but none of the environment.
+    """Resolve a launcher's settings, because each look would resolve them again, but none of the
+    environment.
 
     Hydra writes the settings to the trial's folder, and the environment may contain a secret.
     """
     raw: Any = OmegaConf.to_container(launcher, resolve=False)
-    # Lists and mappings stay as typed, because their texts, as the lines of setup, may refer to a key with a secret.
-    typed = {key: value for key, value in raw.items() if isinstance(value, list | dict) or "oc.env" in str(value)}
+    # Lists and mappings stay as typed, because their texts, as the lines of setup, may refer to a
+    # key with a secret.
+    typed = {
+        key: value
+        for key, value in raw.items()
+        if isinstance(value, list | dict) or "oc.env" in str(value)
+    }
     OmegaConf.resolve(launcher)
     launcher.update(typed)
 
 
 def announce(points: Iterable[Point], count: int) -> Iterator[Point]:
-    """Yield points that are checked one by one. Once that has taken a second, print how long `count` points take."""
+    """Yield points that are checked one by one. Once that has taken a second, print how long
+    `count` points take."""
     began_at = time.monotonic()
     is_announced = False
     for done, point in enumerate(points):
         if done == 1:
-            began_at = time.monotonic()  # because the first check imports and reads what the others use again
+            # because the first check imports and reads what the others use again
+            began_at = time.monotonic()
         elapsed_s = time.monotonic() - began_at
         if elapsed_s > _QUIET_S and done > 1 and not is_announced:
             rest_s = elapsed_s / (done - 1) * max(0, count - done)
-            print(f"checking {counted(count, 'point')} before the first trial: about {rest_s:.0f} s more", flush=True)
+            print(
+                f"checking {counted(count, 'point')} before the first trial: about {rest_s:.0f} s"
+                " more",
+                flush=True,
+            )
             is_announced = True
         yield point
 
@@ -56,32 +69,41 @@ class Points:
         self._composer = composer
         self._space = space
         self._launcher = launcher
-        self._checked: dict[str, Request | str] = {}  # requests, or why a point is infeasible, by canonical text
+        # requests, or why a point is infeasible, by canonical text
+        self._checked: dict[str, Request | str] = {}
 
     def compose(self, point: Point, number: int = 0) -> DictConfig:
-        """Return the configuration of the trial of this number. Raises UserError if it cannot be composed."""
+        """Return the configuration of the trial of this number. Raises UserError if it cannot be
+        composed."""
         config = self._composer.compose(self._space.overrides(point), number)
         with hydra_config(config.hydra):
             _resolve(config.hydra.launcher)
         return config
 
     def check(self, point: Point, starts: bool = False, is_new: bool = False) -> Request:
-        """Return what a trial of this point requests; if trials will start, after the app's own checks too.
+        """Return what a trial of this point requests; if trials will start, after the app's own
+        checks too.
 
         Of a new study, check what was typed, too, also if no trial will start.
 
-        Raises Infeasible if the point is valid but cannot run here, and UserError if it is not valid.
+        Raises Infeasible if the point is valid but cannot run here, and UserError if it is not
+        valid.
         """
-        answer = self._checked[canonical(point)] = self._request(self.compose(point), starts, is_new)
+        answer = self._checked[canonical(point)] = self._request(
+            self.compose(point), starts, is_new
+        )
         if isinstance(answer, str):
             raise Infeasible(answer)
         return answer
 
-    def _request(self, config: DictConfig, starts: bool = False, is_new: bool = False) -> Request | str:
+    def _request(
+        self, config: DictConfig, starts: bool = False, is_new: bool = False
+    ) -> Request | str:
         try:
             check(config, starts, is_new)
         except Infeasible as error:
-            return str(error)  # not the error, because its traceback would keep the configuration in memory
+            # not the error, because its traceback would keep the configuration in memory
+            return str(error)
         return self._launch_request(config)
 
     def _launch_request(self, config: DictConfig) -> Request:
@@ -89,15 +111,19 @@ class Points:
             return self._launcher.request(config)
 
     def listing(self, most: int | None) -> Iterator[str]:
-        """Yield the first points of the grid as they are typed, and how many follow of at most `most`."""
+        """Yield the first points of the grid as they are typed, and how many follow of at most
+        `most`."""
         planned = islice(self._space.points(), most)
         for point in islice(planned, _LISTED):
             yield f"  {' '.join(self._space.overrides(point))}"
         if further := sum(1 for _ in planned):
             yield f"  and {counted(further, 'further point')}"
 
-    def job(self, trial: TrialRecord, study: str, places: Places, app: PackedApp, objective: Objective) -> Job:
-        """Return the job of a trial. Raises UserError, or Infeasible if it cannot run here and never started."""
+    def job(
+        self, trial: TrialRecord, study: str, places: Places, app: PackedApp, objective: Objective
+    ) -> Job:
+        """Return the job of a trial. Raises UserError, or Infeasible if it cannot run here and
+        never started."""
         config = self.compose(trial.params, trial.number)
         files = places.choose(trial, config)
         answer = self._checked.get(canonical(trial.params)) or self._request(config)

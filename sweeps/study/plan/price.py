@@ -17,13 +17,21 @@ from sweeps.trial.job import Request, State
 def measured_price(requests: Sequence[Request], settings: SweeperConf, folder: Path) -> str:
     """Return the price of the trials that are left, and the studies that it was measured in.
 
-    Empty if neither the study in `folder` nor a study of `learn_from` has a completed trial with as many GPUs.
+    Empty if neither the study in `folder` nor a study of `learn_from` has a completed trial with as
+    many GPUs.
     """
     own = _read(folder)
-    studies = [*own, *(study for name in settings.learn_from for study in _read(find_study(name, folder)))]
+    studies = [
+        *own,
+        *(study for name in settings.learn_from for study in _read(find_study(name, folder))),
+    ]
     hours: dict[float, list[float]] = {}  # of completed trials, by the number of GPUs
-    for trial in (trial for study in studies for trial in study.rows if trial.state is State.COMPLETED):
-        hours.setdefault(trial.attempts[-1].gpus, []).append(sum(end.duration_s for end in trial.attempts) / 3600)
+    for trial in (
+        trial for study in studies for trial in study.rows if trial.state is State.COMPLETED
+    ):
+        hours.setdefault(trial.attempts[-1].gpus, []).append(
+            sum(end.duration_s for end in trial.attempts) / 3600
+        )
     if not requests or any(request.gpus not in hours for request in requests):
         return ""
     left = max(0, len(requests) - sum(study.over() for study in own))

@@ -36,7 +36,11 @@ Check = Callable[[Point], object]
 
 
 def read_space(
-    composer: Composer, config: DictConfig, settings: SweeperConf, typed: Sequence[str], is_new: bool
+    composer: Composer,
+    config: DictConfig,
+    settings: SweeperConf,
+    typed: Sequence[str],
+    is_new: bool,
 ) -> tuple[SearchSpace, list[str]]:
     """Return the search space, and notes: what is left out, and what has no effect.
 
@@ -44,7 +48,9 @@ def read_space(
     """
     conditional = {}
     for text, params in settings.conditional_params.items():
-        conditional[parse_condition(text)] = composer.parse(words_of(f"{CONDITIONS}.{text}", params, config))
+        conditional[parse_condition(text)] = composer.parse(
+            words_of(f"{CONDITIONS}.{text}", params, config)
+        )
     constants = {}
     for condition in conditional:
         if (value := _value_of(condition.key, config)) is not None:
@@ -68,22 +74,33 @@ def read_space(
             "Raise optuna.TrialPruned in the function instead, or remove one"
         )
     used = {(parameter.key, parameter.condition) for parameter in space.parameters}
-    notes = [f"{SETTING}: '{text}' holds for no point of the search space" for text in _unused_exclusions(space)]
+    notes = [
+        f"{SETTING}: '{text}' holds for no point of the search space"
+        for text in _unused_exclusions(space)
+    ]
     for condition, overrides in conditional.items():
         names = [override.get_key_element() for override in overrides]
         if is_new:
             _refuse_impossible(condition, names, space, composer, config)
         for name, override in zip(names, overrides, strict=True):
             if (name, condition) not in used:
-                notes.append(f"{override.input_line} under {condition} is left out: {name} is set for all trials")
+                notes.append(
+                    f"{override.input_line} under {condition} is left out: {name} is set for all"
+                    " trials"
+                )
     return space, notes
 
 
-def _refuse_names_of_keys(grids: Sequence[Sequence[Override]], composer: Composer, config: DictConfig) -> None:
-    """Raise UserError if the name of a zip(...) is a key or a group, because that key would not be set."""
+def _refuse_names_of_keys(
+    grids: Sequence[Sequence[Override]], composer: Composer, config: DictConfig
+) -> None:
+    """Raise UserError if the name of a zip(...) is a key or a group, because that key would not be
+    set."""
     for override in chain(*grids):
         name = override.get_key_element()
-        if isinstance(override.value(), Zip) and (override.key_or_group in keys(config) or composer.options(name)):
+        if isinstance(override.value(), Zip) and (
+            override.key_or_group in keys(config) or composer.options(name)
+        ):
             raise UserError(
                 f"{name}=zip(...): {name} is a key of the configuration, and would not be set.\n"
                 f"Choose another name, as in {name}_and_more=zip(...)"
@@ -91,7 +108,8 @@ def _refuse_names_of_keys(grids: Sequence[Sequence[Override]], composer: Compose
 
 
 def _refuse_exclusions(space: SearchSpace) -> None:
-    """Raise UserError if a condition has a key or a value that is not swept, or if no point is left."""
+    """Raise UserError if a condition has a key or a value that is not swept, or if no point is
+    left."""
     swept: dict[str, list[Parameter]] = {}
     for parameter in space.parameters:
         swept.setdefault(parameter.key.lstrip("+"), []).append(parameter)
@@ -104,7 +122,10 @@ def _refuse_exclusions(space: SearchSpace) -> None:
         for key in exclusion.ordered:
             if not any(map(_has_number, swept[key])):
                 typed = ", ".join(parameter.typed for parameter in swept[key])
-                raise UserError(f"{prefix} an order of {key}, which has no numbers.\nCompare it by =, with: {typed}")
+                raise UserError(
+                    f"{prefix} an order of {key}, which has no numbers.\nCompare it by =, with:"
+                    f" {typed}"
+                )
         for key, value in exclusion.equalities:
             if not any(parameter.find(value) for parameter in swept[key]):
                 choices = [parameter for parameter in swept[key] if isinstance(parameter, Choice)]
@@ -115,7 +136,10 @@ def _refuse_exclusions(space: SearchSpace) -> None:
                 raise UserError(f"{prefix} {key}={value}, which no trial has.\n{advice}")
     if space.excluded and next(space.all_points(), None) is None:
         conditions = ", ".join(exclusion.text for exclusion in space.excluded)
-        raise UserError(f"{SETTING} leaves no point to try: {conditions}.\nRemove a condition, or type more values")
+        raise UserError(
+            f"{SETTING} leaves no point to try: {conditions}.\nRemove a condition, or type more"
+            " values"
+        )
 
 
 def _has_number(parameter: Parameter) -> bool:
@@ -124,7 +148,8 @@ def _has_number(parameter: Parameter) -> bool:
 
 
 def _unused_exclusions(space: SearchSpace) -> Iterator[str]:
-    """Yield the conditions that exclude no point of a space whose points are few enough to compare."""
+    """Yield the conditions that exclude no point of a space whose points are few enough to
+    compare."""
     if not space.excluded or any(isinstance(parameter, Interval) for parameter in space.parameters):
         return
     points = list(islice(replace(space, excluded=()).all_points(), _MOST_COMPARED))
@@ -135,7 +160,8 @@ def _unused_exclusions(space: SearchSpace) -> Iterator[str]:
 
 
 def _refuse_untried(space: SearchSpace, config: DictConfig) -> None:
-    """Raise UserError if a search never tries a point of the grids, because a sampler gives each key a value."""
+    """Raise UserError if a search never tries a point of the grids, because a sampler gives each
+    key a value."""
     listed = {*chain(*space.listed)}
     for point in space.listed:
         part: Point = {}
@@ -150,18 +176,27 @@ def _refuse_untried(space: SearchSpace, config: DictConfig) -> None:
                 if value is None and not is_of_group and (near := closest(key, keys(config))):
                     problem = f"hydra.sweeper.also: '{key}' is not in the configuration"
                     raise UserError(f"{problem}.\nDid you mean '{near}'?")
-                advice = "Run a study for each grid" if value is None else f"Type it in each, as in {key}={value}"
+                advice = (
+                    "Run a study for each grid"
+                    if value is None
+                    else f"Type it in each, as in {key}={value}"
+                )
                 raise UserError(f"hydra.sweeper.also: a search needs {key} in each grid.\n{advice}")
 
 
 def refuse_narrowing(condition: str, space: SearchSpace, study: StudySnapshot) -> None:
-    """Raise UserError if a condition is wrong, or would leave no untried point of a study that has begun."""
+    """Raise UserError if a condition is wrong, or would leave no untried point of a study that has
+    begun."""
     narrowed = space.with_excluded([*(exclusion.text for exclusion in space.excluded), condition])
-    alone = replace(narrowed, excluded=narrowed.excluded[-1:])  # because earlier conditions were accepted
+    # because earlier conditions were accepted
+    alone = replace(narrowed, excluded=narrowed.excluded[-1:])
     _refuse_exclusions(alone)
     if condition in _unused_exclusions(alone):
         swept = " ".join(f"{parameter.key}={parameter.typed}" for parameter in space.parameters)
-        raise UserError(f"exclude '{condition}': it holds for no point.\nCompare with values that are swept: {swept}")
+        raise UserError(
+            f"exclude '{condition}': it holds for no point.\nCompare with values that are swept:"
+            f" {swept}"
+        )
     if not has_untried(narrowed, study):
         advice = "To add values, type the study's command with them and hydra.sweeper.extend=true"
         if has_untried(space, study):
@@ -170,7 +205,8 @@ def refuse_narrowing(condition: str, space: SearchSpace, study: StudySnapshot) -
 
 
 def _value_of(key: str, config: DictConfig) -> str | None:
-    """Return the value of a key in the configuration, as text; None if the configuration lacks the key."""
+    """Return the value of a key in the configuration, as text; None if the configuration lacks the
+    key."""
     if key in (choices := config.hydra.runtime.choices):
         return str(choices[key])
     value = OmegaConf.select(config, key, default=...)
@@ -178,25 +214,45 @@ def _value_of(key: str, config: DictConfig) -> str | None:
 
 
 def _refuse_impossible(
-    condition: Condition, names: Sequence[str], space: SearchSpace, composer: Composer, config: DictConfig
+    condition: Condition,
+    names: Sequence[str],
+    space: SearchSpace,
+    composer: Composer,
+    config: DictConfig,
 ) -> None:
     """Raise UserError if no trial can have the key of a condition, or one of its values."""
     key = condition.key
     prefix = f"{CONDITIONS} has {condition}: {condition.key}"
     swept = [parameter for parameter in space.parameters if parameter.key == key]
-    texts = [text_of(value) for parameter in swept if isinstance(parameter, Choice) for value in parameter.values]
+    texts: list[str] = []
+    for parameter in swept:
+        if isinstance(parameter, Choice):
+            texts += [text_of(value) for value in parameter.values]
     texts += composer.options(key)
     if not texts and not swept:
         if key not in space.constants:
-            near = closest(key, dict.fromkeys([*(parameter.key for parameter in space.parameters), *keys(config)]))
-            advice = f"Did you mean {Condition(near, condition.values)}?" if near else "Use a key of --help"
+            near = closest(
+                key,
+                dict.fromkeys([*(parameter.key for parameter in space.parameters), *keys(config)]),
+            )
+            advice = (
+                f"Did you mean {Condition(near, condition.values)}?"
+                if near
+                else "Use a key of --help"
+            )
             raise UserError(f"{prefix} is not in the configuration, and is not swept\n{advice}")
         texts = [space.constants[key]]
     for value in condition.values:
         if value not in texts and not any(_is_in(parameter, value) for parameter in swept):
             near = closest(value, texts)
-            advice = f"Did you mean {key}={near}?" if near else f"Choose one of: {', '.join(dict.fromkeys(texts))}"
-            raise UserError(f"{prefix} is never {value}, which {', '.join(names)} would need\n{advice}")
+            advice = (
+                f"Did you mean {key}={near}?"
+                if near
+                else f"Choose one of: {', '.join(dict.fromkeys(texts))}"
+            )
+            raise UserError(
+                f"{prefix} is never {value}, which {', '.join(names)} would need\n{advice}"
+            )
 
 
 def _is_in(parameter: Parameter, text: str) -> bool:
@@ -206,10 +262,16 @@ def _is_in(parameter: Parameter, text: str) -> bool:
     return False
 
 
-def in_space(error: UserError, space: SearchSpace, point: Point, compose: Check, check: Check) -> UserError:
+def in_space(
+    error: UserError, space: SearchSpace, point: Point, compose: Check, check: Check
+) -> UserError:
     """Return the error of one point, with advice on the search space that was typed."""
     for parameter in space.parameters:
-        if isinstance(parameter, Interval) and parameter.key in point and _is_whole(parameter, point, check):
+        if (
+            isinstance(parameter, Interval)
+            and parameter.key in point
+            and _is_whole(parameter, point, check)
+        ):
             return _fractions(parameter)
     return _lacking(error, space, compose) or _with_typed(error, space)
 
@@ -221,7 +283,11 @@ def refuse_fractions(space: SearchSpace, points: Sequence[Point], check: Check) 
         if not isinstance(interval, Interval) or interval.whole or point is None:
             continue
         below = math.floor(interval.low + 0.618 * (interval.high - interval.low))
-        if below < interval.low or below + 1 > interval.high or _passes(check, {**point, interval.key: below + 0.5}):
+        if (
+            below < interval.low
+            or below + 1 > interval.high
+            or _passes(check, {**point, interval.key: below + 0.5})
+        ):
             continue
         if all(_passes(check, {**point, interval.key: whole}) for whole in (below, below + 1)):
             raise _fractions(interval)
@@ -234,24 +300,38 @@ def _fractions(interval: Interval) -> UserError:
     whole = replace(interval, low=low, high=max(math.floor(interval.high), low + 1)).typed
     problem = f"{key}={interval.typed} has fractions, and {key} is a whole number"
     if interval.condition:
-        return UserError(f'{problem}\nIn {CONDITIONS} type under {interval.condition}: {{{key}: "{whole}"}}')
+        return UserError(
+            f'{problem}\nIn {CONDITIONS} type under {interval.condition}: {{{key}: "{whole}"}}'
+        )
     return UserError(f"{problem}\nType: {shlex.quote(f'{key}={whole}')}")
 
 
 def _is_whole(interval: Interval, point: Point, check: Check) -> bool:
-    """Return whether the app accepts the lowest whole number of an interval, and rejects it as a float."""
+    """Return whether the app accepts the lowest whole number of an interval, and rejects it as a
+    float."""
     value = math.ceil(interval.low)
-    if interval.whole or value > interval.high or _passes(check, {**point, interval.key: float(value)}):
+    if (
+        interval.whole
+        or value > interval.high
+        or _passes(check, {**point, interval.key: float(value)})
+    ):
         return False
     return _passes(check, {**point, interval.key: value})
 
 
 def _lacking(error: UserError, space: SearchSpace, compose: Check) -> UserError | None:
-    """Return the error of a key that only some choices of a group have: sweep the key under these; else None."""
+    """Return the error of a key that only some choices of a group have: sweep the key under these;
+    else None."""
     fixed = [line.partition("=") for line in space.fixed]
-    typed = {key: value for key, _, value in fixed} | {swept.key: swept.typed for swept in space.parameters}
-    key = next((name for name in typed if str(error).startswith(f"'{name}' is not in the configuration")), "")
-    value = Point({swept.key: swept.values[0] for swept in space.parameters if swept.key == key})  # none if it is fixed
+    typed = {key: value for key, _, value in fixed} | {
+        swept.key: swept.typed for swept in space.parameters
+    }
+    key = next(
+        (name for name in typed if str(error).startswith(f"'{name}' is not in the configuration")),
+        "",
+    )
+    # none if it is fixed
+    value = Point({swept.key: swept.values[0] for swept in space.parameters if swept.key == key})
     for group in space.parameters:
         if not key or not isinstance(group, Choice) or group.key == key or group.ordered:
             continue
@@ -267,7 +347,8 @@ def _lacking(error: UserError, space: SearchSpace, compose: Check) -> UserError 
 
 
 def _with_typed(error: UserError, space: SearchSpace) -> UserError:
-    """Return the error with the typed values in its advice on a key, instead of the value of one point."""
+    """Return the error with the typed values in its advice on a key, instead of the value of one
+    point."""
     text = str(error)
     for parameter in space.parameters:
         advice = re.search(r"\n(To add a new key|Type): '?([^=\s]+)=.*$", text)

@@ -1,4 +1,5 @@
-"""One attempt at a trial, as its driver sees it: its progress, and whether another attempt follows."""
+"""One attempt at a trial, as its driver sees it: its progress, and whether another attempt
+follows."""
 
 from dataclasses import dataclass, replace
 
@@ -12,7 +13,8 @@ RETRIED = {State.LOST, State.TIMED_OUT}
 
 @dataclass
 class Attempt:
-    """An attempt that is ready, queued or running. Until the attempt has a folder, `job.attempt` is 0."""
+    """An attempt that is ready, queued or running. Until the attempt has a folder, `job.attempt` is
+    0."""
 
     job: Job
     trial: TrialRecord  # the trial when the attempt was made
@@ -28,13 +30,17 @@ class Attempt:
         return self.started_at is not None
 
     def make_folder(self, idle_slot_s: float, launcher: str) -> None:
-        """Make the attempt's folder, unless it has one. Raises OSError if the disk cannot be written."""
+        """Make the attempt's folder, unless it has one. Raises OSError if the disk cannot be
+        written."""
         if not self.job.attempt:
-            folder = self.job.folder.new_attempt(self.queued_at, self.job.request, idle_slot_s, launcher)
+            folder = self.job.folder.new_attempt(
+                self.queued_at, self.job.request, idle_slot_s, launcher
+            )
             self.job = replace(self.job, attempt=folder.number)
 
     def cancel(self) -> str:
-        """Request that the attempt ends after its epoch. Return the problem if the request cannot be written."""
+        """Request that the attempt ends after its epoch. Return the problem if the request cannot
+        be written."""
         try:
             self.job.attempt_folder.request_stop(State.CANCELLED)
         except OSError as error:
@@ -45,8 +51,8 @@ class Attempt:
 def may_resume(outcomes: list[Outcome], max_attempts: int, max_timeouts: int | None) -> bool:
     """Return whether a trial whose last attempt was lost or timed out gets another attempt.
 
-    With `max_timeouts`, so many attempts may time out. Without it, a timeout counts as a loss only if the attempt did
-    not advance.
+    With `max_timeouts`, so many attempts may time out. Without it, a timeout counts as a loss only
+    if the attempt did not advance.
     """
     timeouts = [outcome for outcome in outcomes if outcome.state is State.TIMED_OUT]
     losses = sum(outcome.state is State.LOST for outcome in outcomes)
@@ -60,15 +66,23 @@ def give_up_reason(outcomes: list[Outcome]) -> str:
     last = outcomes[-1]
     count = sum(outcome.state in RETRIED for outcome in outcomes)
     timeout = "hydra.launcher.timeout_min or " if last.state is State.TIMED_OUT else ""
-    return f"{last.error}; given up after {counted(count, 'attempt')}. Raise {timeout}hydra.sweeper.max_attempts"
+    return (
+        f"{last.error}; given up after {counted(count, 'attempt')}. Raise"
+        f" {timeout}hydra.sweeper.max_attempts"
+    )
 
 
-def may_be_reopened(trial: TrialRecord, timeout_min: float | None, max_attempts: int, max_timeouts: int | None) -> bool:
-    """Return whether a trial that was given up resumes under the present limits: more attempts, or a longer timeout."""
+def may_be_reopened(
+    trial: TrialRecord, timeout_min: float | None, max_attempts: int, max_timeouts: int | None
+) -> bool:
+    """Return whether a trial that was given up resumes under the present limits: more attempts, or
+    a longer timeout."""
     outcomes = [*trial.attempts[trial.forgiven :]]
     if trial.state not in RETRIED or not outcomes:
         return False
     last = outcomes[-1]
     took_min = last.duration_s / 60  # an estimate, because an old record has no limit
     longer = timeout_min is None or timeout_min > (last.timeout_min or 1.1 * took_min)
-    return (longer and trial.state is State.TIMED_OUT) or may_resume(outcomes, max_attempts, max_timeouts)
+    return (longer and trial.state is State.TIMED_OUT) or may_resume(
+        outcomes, max_attempts, max_timeouts
+    )

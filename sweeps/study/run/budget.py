@@ -1,4 +1,5 @@
-"""When a study has enough: it reached its target, stopped improving, spent its budget, or too many trials failed."""
+"""When a study has enough: it reached its target, stopped improving, spent its budget, or too many
+trials failed."""
 
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -23,7 +24,8 @@ class Enough:
     """Why no further trial starts, in words."""
 
     reason: str
-    setting: str = ""  # the setting to change for further trials; empty if that alone would not help
+    # the setting to change for further trials; empty if that alone would not help
+    setting: str = ""
     reached_goal: bool = False  # whether the study reached its goal
 
 
@@ -36,9 +38,11 @@ class Budget:
     clock: Callable[[], float]
 
     def judge_results(self) -> Enough | None:
-        """Return why the results are enough: the target is reached, or too many trials brought no improvement.
+        """Return why the results are enough: the target is reached, or too many trials brought no
+        improvement.
 
-        Results are what trials returned; with `repeats`, the mean of each configuration. The final race does not count.
+        Results are what trials returned; with `repeats`, the mean of each configuration. The final
+        race does not count.
         """
         target = self.settings.target
         patience = self.settings.patience
@@ -61,21 +65,29 @@ class Budget:
             return None
         if target is not None and best_value <= sign * target:
             result = f"{self.study.objective[0]}={sign * best_value:.6g}"
-            return Enough(f"{best_trial} reached target={target:g} with {result}", "target", reached_goal=True)
+            return Enough(
+                f"{best_trial} reached target={target:g} with {result}", "target", reached_goal=True
+            )
         if count == patience:
             kind = "trial" if self.settings.repeats == 1 else "configuration"
-            reason = f"{counted(count, kind)} ended without an improvement on {best_trial} (patience={patience})"
+            reason = (
+                f"{counted(count, kind)} ended without an improvement on {best_trial}"
+                f" (patience={patience})"
+            )
             return Enough(reason, "patience", reached_goal=True)
         return None
 
     def judge_spending(self, running: Collection[Attempt]) -> Enough | None:
-        """Return why nothing further may start: too many trials failed, or a budget is spent; else None."""
+        """Return why nothing further may start: too many trials failed, or a budget is spent; else
+        None."""
         rate = self.settings.max_failure_rate
         if rate is not None:
             count = len(self.study.bad())
             # `planned` comes first because `total`, which is never less, looks at every trial.
             if count > rate * (self.study.planned or 0) and count > rate * (self.study.total or 0):
-                return Enough(f"{counted(count, 'trial')} failed, more than max_failure_rate={rate} allows")
+                return Enough(
+                    f"{counted(count, 'trial')} failed, more than max_failure_rate={rate} allows"
+                )
         for name, hours_used in (("max_gpu_hours", self._gpu_hours), ("max_hours", self._hours)):
             limit = getattr(self.settings, name)
             if limit is not None and hours_used(running) >= limit:
@@ -83,7 +95,8 @@ class Budget:
         return None
 
     def predict_overrun(self, attempt: Attempt, running: Collection[Attempt]) -> Enough | None:
-        """Return which budget would be exceeded if this attempt started now; None if none, or if no duration is known.
+        """Return which budget would be exceeded if this attempt started now; None if none, or if no
+        duration is known.
 
         Running attempts count with their predicted ends; queued attempts do not count.
         """
@@ -98,7 +111,10 @@ class Budget:
         override = "(hydra.sweeper.budget_overrun=true starts it anyway)"
         if limit is not None and (used := self._hours(running)) + hours > limit:
             left = max(0, limit - used)
-            return Enough(f"{prediction}, but {left:.3g} of max_hours={limit} are left {override}", "max_hours")
+            return Enough(
+                f"{prediction}, but {left:.3g} of max_hours={limit} are left {override}",
+                "max_hours",
+            )
         gpus = attempt.job.request.gpus
         if gpu_limit is not None and gpus:
             used = self._gpu_hours(running)
@@ -106,11 +122,14 @@ class Budget:
             if used + gpus * hours > gpu_limit:
                 left = max(0.0, gpu_limit - used)
                 left_words = f"{left:.3g} of max_gpu_hours={gpu_limit} are left"
-                return Enough(f"{prediction} on {gpus:.3g} GPUs, but {left_words} {override}", "max_gpu_hours")
+                return Enough(
+                    f"{prediction} on {gpus:.3g} GPUs, but {left_words} {override}", "max_gpu_hours"
+                )
         return None
 
     def _results(self, sign: int) -> Iterator[tuple[float, float, str]]:
-        """Yield when each result was complete (s), its value, and its trial. Less is better; a failure is inf."""
+        """Yield when each result was complete (s), its value, and its trial. Less is better; a
+        failure is inf."""
         seed_key = self.settings.seed_key
         repeats = self.settings.repeats
         trials = [trial for trial in self.study.rows if not trial.infeasible and not trial.race]
@@ -124,7 +143,11 @@ class Budget:
             needed = repeats if seed_key in group[0].params else 1
             if failed or (ended and len(ended) >= needed):
                 value = math.inf if failed or not values else fmean(values)
-                yield max(trial.attempts[-1].ended_at for trial in ended), value, f"trial {group[0].number}"
+                yield (
+                    max(trial.attempts[-1].ended_at for trial in ended),
+                    value,
+                    f"trial {group[0].number}",
+                )
 
     def _gpu_hours(self, running: Collection[Attempt]) -> float:
         hours = sum(outcome.gpu_hours for trial in self.study.rows for outcome in trial.attempts)
@@ -134,8 +157,13 @@ class Budget:
         return hours
 
     def _hours(self, running: Collection[Attempt]) -> float:
-        """Return the hours in which a trial was queued or running, under this driver and all earlier drivers."""
-        spans = [(outcome.queued_at, outcome.ended_at) for trial in self.study.rows for outcome in trial.attempts]
+        """Return the hours in which a trial was queued or running, under this driver and all
+        earlier drivers."""
+        spans = [
+            (outcome.queued_at, outcome.ended_at)
+            for trial in self.study.rows
+            for outcome in trial.attempts
+        ]
         for attempt in running:
             begin = min(attempt.queued_at, attempt.started_at or attempt.queued_at)
             spans.append((begin, self.clock()))
@@ -147,13 +175,17 @@ class Budget:
         return total_s / 3600
 
     def _rest_hours(self, attempt: Attempt) -> float:
-        """Return how long an attempt still runs, in hours; 0 if it has not started, or its duration is unknown."""
+        """Return how long an attempt still runs, in hours; 0 if it has not started, or its duration
+        is unknown."""
         if not attempt.started_at:
             return 0.0
-        return max(0.0, (self._left_hours(attempt) or 0.0) - (self.clock() - attempt.started_at) / 3600)
+        return max(
+            0.0, (self._left_hours(attempt) or 0.0) - (self.clock() - attempt.started_at) / 3600
+        )
 
     def _left_hours(self, attempt: Attempt) -> float | None:
-        """Return how long an attempt will take in hours, less the time of its trial's earlier attempts."""
+        """Return how long an attempt will take in hours, less the time of its trial's earlier
+        attempts."""
         durations = [
             (trial.params, seconds)
             for trial in self.study.rows
@@ -166,7 +198,8 @@ class Budget:
 
 
 def predict_seconds(point: Point, durations: Sequence[tuple[Point, float]]) -> float | None:
-    """Return how long a trial takes (s), predicted from the durations (s) of others; None if there are no others.
+    """Return how long a trial takes (s), predicted from the durations (s) of others; None if there
+    are no others.
 
     Ridge regression of the logarithm of the duration on the params (Hoerl and Kennard, 1970).
     """
@@ -183,7 +216,8 @@ def predict_seconds(point: Point, durations: Sequence[tuple[Point, float]]) -> f
     table = np.array([[measure(params) for measure in columns] for params in [*points, point]])
     mean = table[:-1].mean(axis=0)
     spread = table[:-1].std(axis=0)
-    table = (table - mean) / np.where(spread > 0, spread, np.inf)  # because a constant column predicts nothing
+    # because a constant column predicts nothing
+    table = (table - mean) / np.where(spread > 0, spread, np.inf)
     x = table[:-1]
     target = table[-1]
     weights = np.linalg.solve(x.T @ x + _RIDGE * np.eye(len(columns)), x.T @ (logs - logs.mean()))
@@ -191,7 +225,8 @@ def predict_seconds(point: Point, durations: Sequence[tuple[Point, float]]) -> f
 
 
 def _columns(key: str, points: Sequence[Point]) -> list[Callable[[Point], float]]:
-    """Return the measures of a param: the logarithm of its number, or for each of its values whether it is equal."""
+    """Return the measures of a param: the logarithm of its number, or for each of its values
+    whether it is equal."""
     values = [point.get(key) for point in points]
     numbers = [value for value in values if is_number(value) and math.isfinite(value)]
     if len(numbers) < len(values):

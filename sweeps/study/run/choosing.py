@@ -30,16 +30,20 @@ if TYPE_CHECKING:
     from sweeps.choose.sampler.pruner import Pruner
 
 _NOT_PRUNING = "optuna.pruners.NopPruner"
-_ADDED = 100  # number of points that a person may add to a finite space without changing its counted size
+# number of points that a person may add to a finite space without changing its counted size
+_ADDED = 100
 
 
 class Choosing:
     """The choosers that a study's settings ask for, checked before anything starts."""
 
-    def __init__(self, name: str, folder: Path, settings: SweeperConf, space: SearchSpace, config: DictConfig) -> None:
+    def __init__(
+        self, name: str, folder: Path, settings: SweeperConf, space: SearchSpace, config: DictConfig
+    ) -> None:
         """Build the sampler and the pruner.
 
-        Raises UserError if they cannot be built, the search space in code cannot be imported, or a setting is wrong.
+        Raises UserError if they cannot be built, the search space in code cannot be imported, or a
+        setting is wrong.
         """
         self._settings = settings
         self._config = config
@@ -49,25 +53,31 @@ class Choosing:
         self.space = add_seeds(space, settings.seed_key, self.seeds.repeated) if in_grid else space
         named = settings.objective is not None
         self.objective = Objective(settings.objectives, named, needed=named or not self.is_grid)
-        is_new = not (folder / "study.json").exists()  # because an existing study was checked when it began
+        # because an existing study was checked when it began
+        is_new = not (folder / "study.json").exists()
         self._memory = OutOfMemory(settings.memory_axes, config)
         if is_new:
-            self._memory.refuse_unknown([parameter.key.lstrip("+") for parameter in self.space.parameters])
+            self._memory.refuse_unknown(
+                [parameter.key.lstrip("+") for parameter in self.space.parameters]
+            )
         self.start = warm_start.start_points(settings, self.space)
         self.earlier = warm_start.load_earlier(settings, self.space, config, folder, read_study)
         self.prunes = _prunes(settings)
         if self.prunes and len(settings.directions) > 1 and is_new:
             raise UserError(
-                f"a pruner needs one objective, but there are {len(settings.directions)}: "
-                "often neither of two trials dominates the other.\n"
-                "Remove it (hydra/sweeper/pruner=none), or choose one objective: "
-                f"hydra.sweeper.objective={settings.objectives[0]} hydra.sweeper.direction={settings.directions[0]}"
+                f"a pruner needs one objective, but there are {len(settings.directions)}: often"
+                " neither of two trials dominates the other.\nRemove it"
+                " (hydra/sweeper/pruner=none), or choose one objective:"
+                f" hydra.sweeper.objective={settings.objectives[0]}"
+                f" hydra.sweeper.direction={settings.directions[0]}"
             )
         repeats = settings.repeats if not self.is_grid else 1
         self.size = None if settings.custom_search_space else count_points(self.space, settings)
         limit = settings.max_grid_trials if self.is_grid else settings.n_trials or 0
         self.planned = min((count for count in (limit, self.size) if count is not None), default=0)
-        self._study = StudySnapshot(name, folder, settings.objectives, settings.directions, [], repeats=repeats)
+        self._study = StudySnapshot(
+            name, folder, settings.objectives, settings.directions, [], repeats=repeats
+        )
         self._custom = _import_custom_space(settings)
         self._fed: FedStudy | None = None
         self._chooser = self._grid() if self.is_grid and not self._custom else self._sampler()
@@ -89,17 +99,27 @@ class Choosing:
         settings = self._settings
         earlier = self.earlier.trials
         start: Sequence[Point] = [*self.space.points()] if self.is_grid else self.start
-        limit = min(len(start), settings.max_grid_trials or len(start)) if self.is_grid else settings.n_trials or 0
+        limit = (
+            min(len(start), settings.max_grid_trials or len(start))
+            if self.is_grid
+            else settings.n_trials or 0
+        )
         samplers = Samplers(
-            None if self.is_grid else settings.sampler, settings.directions, self.space, self._study.name
+            None if self.is_grid else settings.sampler,
+            settings.directions,
+            self.space,
+            self._study.name,
         )
         encoding = Encoding(self.space, true_values=self._custom is not None)
-        fed = [] if samplers.models and not self._custom else earlier  # because the surrogate weighs them itself
+        # because the surrogate weighs them itself
+        fed = [] if samplers.models and not self._custom else earlier
         pruner = pruner_of(settings.pruner) if self.prunes else None
         self._fed = FedStudy(self._study, samplers.kind, encoding, pruner, fed)
         custom = partial(self._custom, self._config) if self._custom else None
         name = settings.custom_search_space or ""
-        search = Search(self.space, self._memory, self.seeds, limit, start, earlier, custom, name, self.is_grid)
+        search = Search(
+            self.space, self._memory, self.seeds, limit, start, earlier, custom, name, self.is_grid
+        )
         return Sampler(search, samplers, self._fed)
 
     def rehearse(self) -> Point | None:
@@ -116,15 +136,21 @@ class Choosing:
             self._chooser = self._sampler()
 
     def describe_late_start(self, study: StudySnapshot) -> str:
-        """Return that points of hydra.sweeper.start were added too late to be tried, and what to type; else ""."""
+        """Return that points of hydra.sweeper.start were added too late to be tried, and what to
+        type; else ""."""
         begun = sum(trial.by is By.SAMPLER and trial.of is None for trial in study.rows)
-        left = [point for point in self.start if not any(_has_values(row.params, point) for row in study.rows)]
+        left = [
+            point
+            for point in self.start
+            if not any(_has_values(row.params, point) for row in study.rows)
+        ]
         late = begun + len(left) - (self._settings.n_trials or 0)
         if not begun or not left or late <= 0:
             return ""
         return (
-            f"hydra.sweeper.start: {late} of its points cannot be tried: {counted(begun, 'trial')} began before.\n"
-            f"To try them, type hydra.sweeper.n_trials={begun + len(left)} hydra.sweeper.extend=true"
+            f"hydra.sweeper.start: {late} of its points cannot be tried: {counted(begun, 'trial')}"
+            f" began before.\nTo try them, type hydra.sweeper.n_trials={begun + len(left)}"
+            " hydra.sweeper.extend=true"
         )
 
     def choosers(self) -> list[Chooser]:
@@ -148,7 +174,8 @@ class Choosing:
         return Pruner(self._fed, record)
 
     def importance(self, study: StudySnapshot) -> dict[str, float]:
-        """Return each parameter's fraction of the variance of the first objective; empty for a grid."""
+        """Return each parameter's fraction of the variance of the first objective; empty for a
+        grid."""
         if self.is_grid or len(self.space.parameters) < 2:
             return {}
         from sweeps.choose.sampler.importance import importance
@@ -168,7 +195,9 @@ def _prunes(settings: SweeperConf) -> bool:
         return True
     if names := [name for name in conf if name != "_target_"]:
         problem = f"hydra.sweeper.pruner.{names[0]}={conf[names[0]]}: no pruner is chosen"
-        raise UserError(f"{problem}.\nRemove it, or add a pruner, such as hydra/sweeper/pruner=median")
+        raise UserError(
+            f"{problem}.\nRemove it, or add a pruner, such as hydra/sweeper/pruner=median"
+        )
     return False
 
 
@@ -181,7 +210,8 @@ def count_points(space: SearchSpace, settings: SweeperConf) -> int | None:
 
 
 def total(settings: SweeperConf, space: SearchSpace) -> int:
-    """Return the number of a grid's trials, or of a search's configurations; no point is tried twice."""
+    """Return the number of a grid's trials, or of a search's configurations; no point is tried
+    twice."""
     if is_grid(settings):
         return _count_up_to(settings.max_grid_trials, space, settings)
     limit = settings.n_trials or 0
@@ -193,7 +223,8 @@ def _count_up_to(limit: int | None, space: SearchSpace, settings: SweeperConf) -
     if limit is None or is_grid(settings):
         return sum(1 for _ in islice(space.points(), limit))
     points: set[str] = set()
-    for point in islice(space.all_points(), 20 * limit):  # because points repeat if conditions overlap
+    # because points repeat if conditions overlap
+    for point in islice(space.all_points(), 20 * limit):
         points.add(canonical(point))
         if len(points) == limit:
             break
@@ -206,5 +237,7 @@ def _import_custom_space(settings: SweeperConf) -> Callable[..., Any] | None:
         return resolve_name(name) if name else None
     except (Exception, SystemExit) as error:  # because the user's module may raise anything
         problem = f"{name} cannot be imported: {reason(error)}"
-        advice = "Type my_package.my_module.function, and start the command in the folder of my_package"
+        advice = (
+            "Type my_package.my_module.function, and start the command in the folder of my_package"
+        )
         raise UserError(f"hydra.sweeper.custom_search_space={problem}.\n{advice}") from error

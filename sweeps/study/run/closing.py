@@ -40,7 +40,8 @@ class LoopEnd:
 
 
 def exit_code(study: StudySnapshot, settings: SweeperConf, end: LoopEnd) -> ExitCode:
-    """Return the exit code of the driver. Failed trials are more than max_failure_rate allows (by default none)."""
+    """Return the exit code of the driver. Failed trials are more than max_failure_rate allows (by
+    default none)."""
     all_infeasible = bool(study.rows) and all(trial.infeasible for trial in study.rows)
     if end.interrupted:
         return ExitCode.INTERRUPTED
@@ -48,7 +49,11 @@ def exit_code(study: StudySnapshot, settings: SweeperConf, end: LoopEnd) -> Exit
     if all_infeasible or len(failed) > (settings.max_failure_rate or 0.0) * len(study.rows):
         return ExitCode.FAILED
     submitted = end.detached and study.over() + end.running >= (study.total or len(study.rows))
-    return ExitCode.NOT_FINISHED if unfinished_reason(study, end) and not submitted else ExitCode.FINISHED
+    return (
+        ExitCode.NOT_FINISHED
+        if unfinished_reason(study, end) and not submitted
+        else ExitCode.FINISHED
+    )
 
 
 def unfinished_reason(study: StudySnapshot, end: LoopEnd) -> str:
@@ -56,7 +61,8 @@ def unfinished_reason(study: StudySnapshot, end: LoopEnd) -> str:
     enough = None if end.interrupted else end.enough
     if enough and (study.done or enough.setting):
         return "" if study.done else enough.reason
-    open_count = max(0, (study.total or len(study.rows)) - study.over())  # more may be over than a new grid has
+    # more may be over than a new grid has
+    open_count = max(0, (study.total or len(study.rows)) - study.over())
     return end.stopped or (f"{counted(open_count, 'trial')} still open" if open_count else "")
 
 
@@ -77,11 +83,15 @@ def write_pages(findings: Findings, files: "TrialFiles | None" = None) -> OSErro
 
 
 def what_is_left(study: StudySnapshot, end: LoopEnd, resume: str) -> list[str]:
-    """Return which trials did not run and how to run them, a line each. `resume` is the command that resumes."""
+    """Return which trials did not run and how to run them, a line each. `resume` is the command
+    that resumes."""
     lines = _infeasible_lines(study)
     if end.running:
         trials = counted(end.running, "trial")
-        lines.append(f"{trials} queued or running without this command. Watch: {sweeps_line('status', study.folder)}")
+        lines.append(
+            f"{trials} queued or running without this command. Watch:"
+            f" {sweeps_line('status', study.folder)}"
+        )
     enough = None if end.interrupted else end.enough
     if reason := unfinished_reason(study, end):
         lines.append(f"study {study.name} is not finished: {_without_refusal(reason, study)}.")
@@ -95,20 +105,26 @@ def what_is_left(study: StudySnapshot, end: LoopEnd, resume: str) -> list[str]:
         lines.append(f"For more trials, change hydra.sweeper.{enough.setting} in: {resume}")
     elif end.all_had_ended:
         lines.append(f"nothing is left to do: every trial of study {study.name} had ended before.")
-        lines.append(f"For more values or trials, change them in: {resume} hydra.sweeper.extend=true")
+        lines.append(
+            f"For more values or trials, change them in: {resume} hydra.sweeper.extend=true"
+        )
     return lines + retry_lines(study)
 
 
 def _without_refusal(reason: str, study: StudySnapshot) -> str:
-    """Return why a study is not finished without the error of a refused trial, which is printed above."""
+    """Return why a study is not finished without the error of a refused trial, which is printed
+    above."""
     for trial in study.rows:
         if trial.state is State.REFUSED and trial.error and reason.endswith(trial.error):
-            return reason.removesuffix(trial.error).rstrip(": ") or f"trial {trial.number} was refused"
+            return (
+                reason.removesuffix(trial.error).rstrip(": ") or f"trial {trial.number} was refused"
+            )
     return reason
 
 
 def retry_lines(study: StudySnapshot) -> list[str]:
-    """Return what to type after trials have failed: after a correction, with more memory, or with less to store."""
+    """Return what to type after trials have failed: after a correction, with more memory, or with
+    less to store."""
     failed = [trial for trial in study.rows if trial.state.has_failed]
     if any(trial.attempts and trial.attempts[-1].missing_objective for trial in failed):
         return []  # because the study's own lines say what is missing
@@ -124,21 +140,28 @@ def retry_lines(study: StudySnapshot) -> list[str]:
 
 
 def _memory_line(study: StudySnapshot, trial: TrialRecord) -> str:
-    """Return what to type for a trial out of memory: twice its limit, or half of what its memory grows with."""
+    """Return what to type for a trial out of memory: twice its limit, or half of what its memory
+    grows with."""
     retry = f"{sweeps_line('resume', study.folder)} --retry {State.OUT_OF_MEMORY}"
     last = trial.attempts[-1]
     limit_gb = last.requested.get("mem_gb", 0.0) / max(1.0, last.requested.get("nodes", 1.0))
-    is_of_gpu = bool(last.gpus) and not last.error.startswith("it ")  # an error of a framework, not of the launcher
+    # an error of a framework, not of the launcher
+    is_of_gpu = bool(last.gpus) and not last.error.startswith("it ")
     more = "" if is_of_gpu else memory_line(math.ceil(2 * limit_gb), read_launcher(trial.folder))
     if limit_gb and more:
         return f"For trials that were out of memory, type more of it: {retry} {more}"
     values = {**read_values(trial.folder), **trial.params}
     keys = [axis.partition("/")[0] for axis in read_memory_axes(trial.folder)]
-    numbers = {key: value for key in keys if isinstance(value := values.get(key), int) and value > 1}
+    numbers = {
+        key: value for key in keys if isinstance(value := values.get(key), int) and value > 1
+    }
     if not numbers:
         return f"Let the trials that were out of memory need less, then type: {retry}"
     half = " ".join(f"{key}={value // 2}" for key, value in numbers.items())
-    return f"For trials that were out of memory, type less in another study: {half} hydra.sweeper.study_name=NAME"
+    return (
+        f"For trials that were out of memory, type less in another study: {half}"
+        " hydra.sweeper.study_name=NAME"
+    )
 
 
 def explain_disk_error(study: StudySnapshot, error: OSError, resume: str) -> UserError:
@@ -147,7 +170,9 @@ def explain_disk_error(study: StudySnapshot, error: OSError, resume: str) -> Use
         view = View()
         view.say(f"study {study.name}: {tally(study)}")
         view.closing(study)
-    return UserError(f"the study had to stop: {error}\nWhat has ended is kept. Resume with: {resume}")
+    return UserError(
+        f"the study had to stop: {error}\nWhat has ended is kept. Resume with: {resume}"
+    )
 
 
 def describe_driver_job(study: Path, job_id: str) -> str:
@@ -183,7 +208,8 @@ def _resume_lines(study: StudySnapshot, resume: str) -> list[str]:
 
 
 def summarize(study: StudySnapshot, resume: str) -> str:
-    """Return the text of a notification: the counts, the best trial, three failures, and how to resume."""
+    """Return the text of a notification: the counts, the best trial, three failures, and how to
+    resume."""
     lines = [tally(study)]
     if words := describe_best_configuration(Findings(study)):
         lines.append(words.plain)

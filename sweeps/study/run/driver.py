@@ -61,8 +61,11 @@ if TYPE_CHECKING:
 class Driver:
     """Runs one study, from its command line to its report."""
 
-    def __init__(self, config: DictConfig, hydra_context: HydraContext, task_function: TaskFunction) -> None:
-        """Read the settings, and name the study. Raises UserError if a setting of the sweeper is wrong."""
+    def __init__(
+        self, config: DictConfig, hydra_context: HydraContext, task_function: TaskFunction
+    ) -> None:
+        """Read the settings, and name the study. Raises UserError if a setting of the sweeper is
+        wrong."""
         escape_unencodable()
         HydraConfig.instance().set_config(config)
         self._app = App(config, hydra_context, task_function)
@@ -70,7 +73,9 @@ class Driver:
         self._naming = name_study(config, settings)
         self._name = self._naming.name
         self._folder = self._naming.folder
-        self._study = StudySnapshot(self._name, self._folder, settings.objectives, settings.directions, [])
+        self._study = StudySnapshot(
+            self._name, self._folder, settings.objectives, settings.directions, []
+        )
         self._mirror: Mirror | None = None
         self._job: DriverJob | None = None  # the job that the driver runs in, or is going to run in
         self._ends = False  # whether the study ends with this driver, although it has a job
@@ -82,8 +87,11 @@ class Driver:
         self.exit_code = ExitCode.FINISHED  # after `run`
 
     def run(self, launcher: Launcher, typed: Sequence[str]) -> StudySnapshot:
-        """Check every trial, then run them all. Raises UserError if a setting or a trial is wrong: nothing starts."""
-        plan = self._plan = make(self._app, self._settings, self._name, self._folder, launcher, typed)
+        """Check every trial, then run them all. Raises UserError if a setting or a trial is wrong:
+        nothing starts."""
+        plan = self._plan = make(
+            self._app, self._settings, self._name, self._folder, launcher, typed
+        )
         for note in plan.notes:
             print(note)
         self._job = launcher.driver_job(self._folder) if hasattr(launcher, "driver_job") else None
@@ -100,7 +108,8 @@ class Driver:
             if self._job and not self._job.is_here:
                 record = self._open_record()  # because `status` reads it while the job is pending
                 print(describe_driver_job(self._folder, self._job.submit(self._resume_line)))
-                plan.added.retry(record, View().say)  # the job's driver starts after this one has ended
+                # the job's driver starts after this one has ended
+                plan.added.retry(record, View().say)
                 return self._study
             end = self._run()
             self.exit_code = exit_code(self._study, self._settings, end)
@@ -121,18 +130,26 @@ class Driver:
             plan.launcher.close(keep)
             if self._job and self._ends:
                 self._job.end()
-            self._claim.undo() if refused else self._claim.lock.release()
+            if refused:
+                self._claim.undo()
+            else:
+                self._claim.lock.release()
 
     @property
     def _goes_on(self) -> bool:
         """Return whether another driver continues the study."""
-        waits = self._is_left and successor(self._folder) is not None  # None if that command was killed
+        # None if that command was killed
+        waits = self._is_left and successor(self._folder) is not None
         return waits or (self._job is not None and self._job.goes_on and not self._ends)
 
     def _report_interrupt(self, keep: bool) -> None:
-        """Print how to resume, and whether running trials were killed. With `keep`, trials that can continue do."""
+        """Print how to resume, and whether running trials were killed. With `keep`, trials that can
+        continue do."""
         killed = not keep and self._study.count(State.RUNNING) > 0
-        print(f"{'running trials were killed' if killed else 'interrupted'}. Resume with: {self._resume_line}")
+        print(
+            f"{'running trials were killed' if killed else 'interrupted'}. Resume with:"
+            f" {self._resume_line}"
+        )
         self._notify(f"study {self._name} was {'killed' if killed else 'interrupted'}")
 
     def _claim_folder(self) -> None:
@@ -140,7 +157,14 @@ class Driver:
         try:
             plan = self._plan
             choosing = self._plan.choosing
-            typed = define(self._name, plan.settings, choosing.space, plan.config, choosing.planned, choosing.size)
+            typed = define(
+                self._name,
+                plan.settings,
+                choosing.space,
+                plan.config,
+                choosing.planned,
+                choosing.size,
+            )
             typed = replace(typed, sweep_dir=self._naming.sweep_dir)
             if plan.settings.extend and not (self._job and self._job.is_here):
                 take_over(self._folder, typed, plan.launcher)
@@ -157,7 +181,8 @@ class Driver:
             ) from error
 
     def _define_study(self, definition: Definition) -> None:
-        """Write the study's definition and code, or check that an earlier command wrote the same."""
+        """Write the study's definition and code, or check that an earlier command wrote the
+        same."""
         plan = self._plan
         folder = self._folder
         if not (self._job and self._job.is_here):
@@ -196,9 +221,24 @@ class Driver:
             stop = loop.stop
             all_had_ended = not loop.starter.has_started
             self._ends = not loop.interrupted or (self._folder / "stop").exists()
-            end = LoopEnd(len(loop.running), stop.reason, stop.enough, loop.interrupted, loop.detach, all_had_ended)
-            done_reason = end.enough.reason if end.enough and end.enough.reached_goal and not end.interrupted else ""
-            self._study = replace(self._study, importance=self._plan.choosing.importance(self._study), done=done_reason)
+            end = LoopEnd(
+                len(loop.running),
+                stop.reason,
+                stop.enough,
+                loop.interrupted,
+                loop.detach,
+                all_had_ended,
+            )
+            done_reason = (
+                end.enough.reason
+                if end.enough and end.enough.reached_goal and not end.interrupted
+                else ""
+            )
+            self._study = replace(
+                self._study,
+                importance=self._plan.choosing.importance(self._study),
+                done=done_reason,
+            )
             findings = self._write_results(view, tracker, loop)
         self._report_end(view, tracker, end, findings)
         return end
@@ -214,12 +254,15 @@ class Driver:
         if plan.settings.storage:
             from sweeps.choose.sampler.mirror import Mirror
 
-            self._mirror = Mirror(plan.settings.storage, self._name, self._study, plan.choosing.space)
+            self._mirror = Mirror(
+                plan.settings.storage, self._name, self._study, plan.choosing.space
+            )
             self._mirror.open(is_new=not record.trials)
         return record
 
     def _make_loop(self, record: Record, view: View, tracker: "Tracker | None") -> Loop:
-        from sweeps.show.terminal.live import LivePage  # late, because the launcher still imports TensorFlow meanwhile
+        # late, because the launcher still imports TensorFlow meanwhile
+        from sweeps.show.terminal.live import LivePage
 
         plan = self._plan
         settings = self._settings
@@ -244,7 +287,9 @@ class Driver:
             stop=Stop(record, settings, view.say, launcher.cancel_pending),
             launcher=launcher,
             settings=settings,
-            watchers=Watchers(view, launcher, tracker, page, self._mirror, self._resume_line, sharing),
+            watchers=Watchers(
+                view, launcher, tracker, page, self._mirror, self._resume_line, sharing
+            ),
             stop_reason=self._stop_reason,
             pruner=plan.choosing.pruner(record),
             ahead=plan.choosing.is_grid,
@@ -252,18 +297,26 @@ class Driver:
 
     def _on_signal(self, number: int, frame: Any) -> None:
         self._signal = f"it was interrupted ({signal.Signals(number).name})"
-        raise KeyboardInterrupt(number)  # may be lost in the callback of a weak reference: hence `_signal`
+        # may be lost in the callback of a weak reference: hence `_signal`
+        raise KeyboardInterrupt(number)
 
     def _stop_reason(self) -> str:
         if other := self._claim.lock.taken_over_by():
-            raise UserError(f"study {self._name} is left to {other}, which runs it too: locks have no effect there")
+            raise UserError(
+                f"study {self._name} is left to {other}, which runs it too: locks have no effect"
+                " there"
+            )
         if wider := successor(self._folder):
             self._is_left = True
             signal.raise_signal(signal.SIGTERM)  # because trials that survive their driver go on
             return f"it is left to {wider}"
         if self._job:
             self._job.watch()
-        return "it was stopped by python -m sweeps stop" if (self._folder / "stop").exists() else self._signal
+        return (
+            "it was stopped by python -m sweeps stop"
+            if (self._folder / "stop").exists()
+            else self._signal
+        )
 
     def _write_results(self, view: View, tracker: "Tracker | None", loop: Loop) -> Findings:
         """Write the study's pages, complete it in MLflow, and return the findings.
@@ -284,24 +337,36 @@ class Driver:
             raise page_error
         return findings
 
-    def _report_end(self, view: View, tracker: "Tracker | None", end: LoopEnd, findings: Findings) -> None:
+    def _report_end(
+        self, view: View, tracker: "Tracker | None", end: LoopEnd, findings: Findings
+    ) -> None:
         """Print how the study ended and which trials are left, and notify the user."""
         view.say(f"study {self._name}: {tally(self._study)}")
         view.closing(findings, tracker.dashboard_line() if tracker else "")
         for line in tracker.closing_lines() if tracker else ():
             view.say(line)
-        following = "the next driver continues" + ", unless this job was cancelled with scancel" * (not self._is_left)
+        following = "the next driver continues" + ", unless this job was cancelled with scancel" * (
+            not self._is_left
+        )
         lines = [following] if self._goes_on else what_is_left(self._study, end, self._resume_line)
         for line in lines:
             view.say(line)
-        # Because otherwise nothing happened, unless an earlier driver was killed at the end, or trials still run.
+        # Because otherwise nothing happened, unless an earlier driver was killed at the end, or
+        # trials still run.
         if not ((end.all_had_ended and not self._job) or end.running):
-            self._notify(next((line for line in lines if line.startswith("study ")), f"study {self._name} is finished"))
+            self._notify(
+                next(
+                    (line for line in lines if line.startswith("study ")),
+                    f"study {self._name} is finished",
+                )
+            )
 
     def _notify(self, subject: str) -> None:
-        """Send the user one notification that a study with trials has ended or stopped. Print why that failed."""
+        """Send the user one notification that a study with trials has ended or stopped. Print why
+        that failed."""
         if self._notify_target is None or not self._study.rows or self._goes_on:
             return
-        target, self._notify_target = self._notify_target, None  # first, because Ctrl-C may interrupt the sending
+        # first, because Ctrl-C may interrupt the sending
+        target, self._notify_target = self._notify_target, None
         text = summarize(self._study, self._resume_line)
         View().say(notify.send(target, printable(subject), printable(text)))

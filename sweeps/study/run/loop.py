@@ -1,4 +1,5 @@
-"""The loop that keeps the slots full: choose, submit, poll, record. It imports no SLURM, TensorFlow or Optuna."""
+"""The loop that keeps the slots full: choose, submit, poll, record. It imports no SLURM, TensorFlow
+or Optuna."""
 
 import math
 import signal
@@ -43,30 +44,42 @@ class Loop:
     launcher: TrialLauncher
     settings: SweeperConf
     watchers: Watchers
-    stop_reason: Callable[[], str]  # returns why the study should stop, in words; empty if it should not
+    # returns why the study should stop, in words; empty if it should not
+    stop_reason: Callable[[], str]
     clock: Callable[[], float] = now
     pruner: "Pruner | None" = None
-    ahead: bool = False  # whether to choose the next trial before there is room, because a grid learns nothing
+    # whether to choose the next trial before there is room, because a grid learns nothing
+    ahead: bool = False
     interrupted: bool = False
-    detach: bool = False  # whether to leave running trials without a driver once there is no room for another
-    running: dict[int, Attempt] = field(default_factory=dict)  # submitted attempts without a recorded outcome, by trial
+    # whether to leave running trials without a driver once there is no room for another
+    detach: bool = False
+    # submitted attempts without a recorded outcome, by trial
+    running: dict[int, Attempt] = field(default_factory=dict)
     _ready: Attempt | None = None  # the attempt to submit next
-    _poll_now: bool = False  # whether to poll without waiting, because the newest choice could not be started
-    _free_since: deque[float] = field(default_factory=deque)  # when each empty slot became empty, s since 1970
+    # whether to poll without waiting, because the newest choice could not be started
+    _poll_now: bool = False
+    # when each empty slot became empty, s since 1970
+    _free_since: deque[float] = field(default_factory=deque)
     _looks: Looks = field(default_factory=Looks)
     _signal: signal.Signals | None = None
     _room: bool = False  # whether there was room at the last look
 
     def run(self) -> None:
-        """Return when every trial has ended; or, after a reason to stop, when the running trials have ended."""
+        """Return when every trial has ended; or, after a reason to stop, when the running trials
+        have ended."""
         self.detach = self.launcher.detach
         with on_signals(self._on_signal):
             self._resume_study()
             while self._has_work():
                 self._poll()
-                if any(attempt.started_at is None and not attempt.trial.by_hand for attempt in self.running.values()):
+                if any(
+                    attempt.started_at is None and not attempt.trial.by_hand
+                    for attempt in self.running.values()
+                ):
                     self.stop.check_budget(self.running.values())
-                for attempt in self._looks.due([a for a in self.running.values() if not a.outcome], Attempt.has_begun):
+                for attempt in self._looks.due(
+                    [a for a in self.running.values() if not a.outcome], Attempt.has_begun
+                ):
                     self._observe(attempt)
                 if (reason := self._reason()) and not self.interrupted:
                     self._interrupt(reason)
@@ -75,7 +88,8 @@ class Loop:
                 self.watchers.show(self.record.study, self.running, self._is_full, self.stop.reason)
             if self.detach:
                 self.launcher.close(keep=True)
-                self._poll()  # because the last submissions may have been refused, or have found no room
+                # because the last submissions may have been refused, or have found no room
+                self._poll()
             self.stop.end()
             self.watchers.show_end(self.record.study, self.running, self._is_full, self.stop.reason)
 
@@ -84,7 +98,11 @@ class Loop:
         return self._ready is not None or not self._room
 
     def _has_work(self) -> bool:
-        return (self._fill() and self._has_room()) if self.detach else (self._fill() or bool(self.running))
+        return (
+            (self._fill() and self._has_room())
+            if self.detach
+            else (self._fill() or bool(self.running))
+        )
 
     def _poll(self) -> None:
         for number, outcome in self.launcher.poll(timeout_s=0.0 if self._poll_now else _POLL_S):
@@ -104,11 +122,14 @@ class Loop:
                 return True
             if self._ready is None and not self.stop.check_budget(self.running.values()):
                 try:
-                    answer, self._ready = self.starter.choose(bool(self.stop.enough), self._record_end, self._reason)
+                    answer, self._ready = self.starter.choose(
+                        bool(self.stop.enough), self._record_end, self._reason
+                    )
                 except Interrupted as interrupted:  # after which no chooser is asked again
                     self._interrupt(interrupted.words())
                     break
-                except UserError as error:  # raised by a sampler, or by a search space in the user's code
+                except UserError as error:
+                    # raised by a sampler, or by a search space in the user's code
                     self.stop.stop_study(str(error))
                     break
                 if self._ready is None:
@@ -136,7 +157,9 @@ class Loop:
             attempt.make_folder(idle_slot_s, self.launcher.name)
         except OSError as error:
             self._release(number)
-            self._record_end(attempt.trial, Outcome(State.REFUSED, f"its folder cannot be made: {error}"))
+            self._record_end(
+                attempt.trial, Outcome(State.REFUSED, f"its folder cannot be made: {error}")
+            )
             return True
         if not self.launcher.submit(attempt.job):
             return False
@@ -153,19 +176,26 @@ class Loop:
             self._ready = None
 
     def _has_room(self) -> bool:
-        self._room = len(self.running) < (self.settings.n_jobs or math.inf) and self.launcher.has_room(ahead=self.ahead)
+        self._room = len(self.running) < (
+            self.settings.n_jobs or math.inf
+        ) and self.launcher.has_room(ahead=self.ahead)
         return self._room
 
     def _resume_study(self) -> None:
-        """Adopt the living attempts of an earlier driver, and record which attempts have ended. Others are retried."""
+        """Adopt the living attempts of an earlier driver, and record which attempts have ended.
+        Others are retried."""
         self.watchers.view.say(self.record.repairs)
         if reopened := self.starter.reopen(self.settings.max_attempts, self.launcher.max_timeouts):
-            self.watchers.view.say(f"trials {', '.join(map(str, reopened))} were given up and resume now")
+            self.watchers.view.say(
+                f"trials {', '.join(map(str, reopened))} were given up and resume now"
+            )
         for trial in self.record.study.open:
             try:
                 self._resume_trial(trial)
             except OSError as error:
-                self._record_end(trial, Outcome(State.REFUSED, f"its files cannot be read: {error}"))
+                self._record_end(
+                    trial, Outcome(State.REFUSED, f"its files cannot be read: {error}")
+                )
         self.watchers.avoid_bad_nodes(self.record.study)
 
     def _resume_trial(self, trial: TrialRecord) -> None:
@@ -181,7 +211,9 @@ class Loop:
                 self.starter.has_started = True
                 self.record.update(replace(trial, attempts=tuple(folder.ends())))
                 self.record.mark_under_way(trial.number)
-                self.running[trial.number] = Attempt(job, trial, queued_at=self.clock(), adopted=True)
+                self.running[trial.number] = Attempt(
+                    job, trial, queued_at=self.clock(), adopted=True
+                )
                 return
         newest.close(Outcome(State.CANCELLED, "it ended with its driver"), newest.last_written())
         trial = replace(trial, attempts=tuple(folder.ends()))
@@ -207,18 +239,25 @@ class Loop:
                 trial = self.record.trials[number]
                 self.record.update(replace(trial, metrics={**trial.metrics, **line.metrics}))
                 value = line.metrics.get(self.record.study.objective[0])
-                if value is not None and self.pruner and self.pruner.report(number, line.step, value):
+                if (
+                    value is not None
+                    and self.pruner
+                    and self.pruner.report(number, line.step, value)
+                ):
                     folder.request_stop(State.PRUNED)
             attempt.metrics_offset = lines.offset
             self.starter.note_offset(number, lines.offset)
             if lines.damaged:
-                self.watchers.view.say(f"{counted(lines.damaged, 'damaged line')} in {attempt.trial.folder / METRICS}")
+                self.watchers.view.say(
+                    f"{counted(lines.damaged, 'damaged line')} in {attempt.trial.folder / METRICS}"
+                )
             attempt.read_error = ""
         except OSError as error:  # because a shared disk may be unreachable for a moment
             attempt.read_error = f"{error}; retrying"
 
     def _close(self, attempt: Attempt) -> None:
-        """End an attempt that the launcher reported as over. An outcome in the attempt's folder counts first."""
+        """End an attempt that the launcher reported as over. An outcome in the attempt's folder
+        counts first."""
         assert attempt.outcome
         self._observe(attempt)
         outcome = self.stop.explain(attempt.outcome, attempt.started_at)
@@ -229,12 +268,19 @@ class Loop:
             attempt.unreadable_since = attempt.unreadable_since or self.clock()
             if self.clock() - attempt.unreadable_since < _PATIENCE_S:
                 return  # the next poll closes it again
-            state = State.LOST if outcome.state is State.FAILED else outcome.state  # because it may have a result
-            text = outcome.error if str(error.strerror) in outcome.error else f"{outcome.error}; {error}"
+            # because it may have a result
+            state = State.LOST if outcome.state is State.FAILED else outcome.state
+            text = (
+                outcome.error
+                if str(error.strerror) in outcome.error
+                else f"{outcome.error}; {error}"
+            )
             outcome = replace(outcome, state=state, error=text, ended_at=self.clock())
         self._release(attempt.trial.number)
         self._free_since.append(self.clock())
-        self._retry_or_end(self.record.trials[attempt.trial.number].with_end(outcome), outcome, attempt.adopted)
+        self._retry_or_end(
+            self.record.trials[attempt.trial.number].with_end(outcome), outcome, attempt.adopted
+        )
         self.watchers.avoid_bad_nodes(self.record.study, outcome)
 
     def _retry_or_end(self, trial: TrialRecord, outcome: Outcome, adopted: bool = False) -> None:
@@ -243,9 +289,12 @@ class Loop:
         if outcome.missing_objective:
             self.stop.stop_study(outcome.error)
         is_lost = outcome.state in RETRIED
-        resumes = is_lost and may_resume(outcomes, self.settings.max_attempts, self.launcher.max_timeouts)
+        resumes = is_lost and may_resume(
+            outcomes, self.settings.max_attempts, self.launcher.max_timeouts
+        )
         over = self.stop.reason or (self.stop.enough and trial.searched)
-        # A refusal or a stop under an earlier driver is retried, because this command was not refused or stopped yet.
+        # A refusal or a stop under an earlier driver is retried, because this command was not
+        # refused or stopped yet.
         if not over and (resumes or (adopted and _is_of_its_driver(trial, outcome))):
             self.watchers.show_retry(trial.number, outcome)
             self.record.update(replace(trial, state=State.QUEUED))
@@ -257,7 +306,8 @@ class Loop:
         self._record_end(replace(trial, attempts=trial.attempts[:-1]), outcome)
 
     def _record_end(self, trial: TrialRecord, outcome: Outcome) -> None:
-        """Record a trial's outcome. A refused or cancelled trial stays open for the next command."""
+        """Record a trial's outcome. A refused or cancelled trial stays open for the next
+        command."""
         trial = trial.with_end(outcome)
         if trial.state.is_over:
             self.record.end(trial)
@@ -269,7 +319,8 @@ class Loop:
         self.watchers.show_outcome(trial, self.record.study)
 
     def _on_signal(self, number: int, _: Any) -> None:
-        """Note the first signal for the loop. A second Ctrl-C raises KeyboardInterrupt immediately."""
+        """Note the first signal for the loop. A second Ctrl-C raises KeyboardInterrupt
+        immediately."""
         if self._signal and number == signal.SIGINT:
             raise KeyboardInterrupt
         self._signal = self._signal or signal.Signals(number)
@@ -284,7 +335,9 @@ class Loop:
         self.detach = self.launcher.keep_on_interrupt or (killed and self.launcher.survives)
         if self.detach:
             return
-        self.watchers.view.say("stopping: running trials end after their epoch; press Ctrl-C again to kill them")
+        self.watchers.view.say(
+            "stopping: running trials end after their epoch; press Ctrl-C again to kill them"
+        )
         for attempt in self.running.values():
             self.watchers.view.say(attempt.cancel())
         self.launcher.cancel_pending()

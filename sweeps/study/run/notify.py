@@ -1,6 +1,8 @@
-"""Notifies a person that a study has ended or stopped: by a command or a webhook. See docs/notify.md.
+"""Notifies a person that a study has ended or stopped: by a command or a webhook. See
+docs/notify.md.
 
-Whoever knows the address of a webhook may post to it. So the address is in no file and in no list of arguments.
+Whoever knows the address of a webhook may post to it. So the address is in no file and in no list
+of arguments.
 """
 
 import json
@@ -21,24 +23,26 @@ from sweeps.base.errors import UserError
 _COMMAND_S = 60.0
 _ANSWER_S = 10.0
 _SETTING = "hydra.sweeper.notify"
-_EXAMPLES = (
-    f"""Use a command, {_SETTING}='[mail,-s,"{{subject}}",me@example.org]', or {_SETTING}='${{oc.env:WEBHOOK}}'"""
-)
+_COMMAND = f"{_SETTING}='[mail,-s,\"{{subject}}\",me@example.org]'"
+_EXAMPLES = f"Use a command, {_COMMAND}, or {_SETTING}='${{oc.env:WEBHOOK}}'"
 
 
 def refuse_address(config: DictConfig) -> Any:
-    """Return the setting as it was typed. Raises UserError if the text contains the address of a webhook."""
+    """Return the setting as it was typed. Raises UserError if the text contains the address of a
+    webhook."""
     sweeper: Any = OmegaConf.to_container(config.hydra.sweeper, resolve=False)
     if re.search(r"https?://", str(sweeper.get("notify"))):
         raise UserError(
-            f"{_SETTING}: the address of a webhook is a secret, and other users can read a command line.\n"
-            f"Put the address into the environment, as WEBHOOK=..., and type {_SETTING}='${{oc.env:WEBHOOK}}'"
+            f"{_SETTING}: the address of a webhook is a secret, and other users can read a command"
+            " line.\nPut the address into the environment, as WEBHOOK=..., and type"
+            f" {_SETTING}='${{oc.env:WEBHOOK}}'"
         )
     return sweeper.get("notify")
 
 
 def check(config: DictConfig) -> None:
-    """Raise UserError if the setting is no command and no webhook, or the command does not exist."""
+    """Raise UserError if the setting is no command and no webhook, or the command does not
+    exist."""
     typed = refuse_address(config)
     target = None if typed is None else config.hydra.sweeper.notify
     if target is None:
@@ -47,25 +51,33 @@ def check(config: DictConfig) -> None:
         parts = urlsplit(target)
         if parts.scheme not in ("http", "https"):
             raise UserError(
-                f"{_SETTING}={typed}: neither an address of a webhook (https://...) nor a list of words.\n{_EXAMPLES}"
+                f"{_SETTING}={typed}: neither an address of a webhook (https://...) nor a list of"
+                f" words.\n{_EXAMPLES}"
             )
         if not parts.hostname or "@" in parts.netloc or any(char.isspace() for char in target):
             raise UserError(
-                f"{_SETTING}={typed}: not a usable address.\nUse the form https://host/path, without a user"
+                f"{_SETTING}={typed}: not a usable address.\nUse the form https://host/path,"
+                " without a user"
             )
         return
-    if not OmegaConf.is_list(target) or not target or any(OmegaConf.is_config(word) for word in target):
+    if (
+        not OmegaConf.is_list(target)
+        or not target
+        or any(OmegaConf.is_config(word) for word in target)
+    ):
         raise UserError(f"{_SETTING}={typed}: not a list of words.\n{_EXAMPLES}")
     if shutil.which(str(target[0])) is None:
         raise UserError(
-            f"{_SETTING}: the command {target[0]} does not exist here.\nUse a command that `command -v` finds"
+            f"{_SETTING}: the command {target[0]} does not exist here.\nUse a command that `command"
+            " -v` finds"
         )
 
 
 def send(target: str | list[object], subject: str, text: str) -> str:
     """Send a text, and return what went wrong in a line; empty if nothing did.
 
-    A webhook gets {"text": ...}. A command gets the text as its input, with {subject} replaced in its words.
+    A webhook gets {"text": ...}. A command gets the text as its input, with {subject} replaced in
+    its words.
     """
     subject = " ".join(subject.split())
     if isinstance(target, str):
@@ -75,7 +87,8 @@ def send(target: str | list[object], subject: str, text: str) -> str:
 
 def _run(words: list[str], subject: str, text: str) -> str:
     name = f"{_SETTING}: {words[0]}"
-    with tempfile.TemporaryFile() as errors:  # no pipe, because that would wait for processes of the command
+    # no pipe, because that would wait for processes of the command
+    with tempfile.TemporaryFile() as errors:
         command = [words[0], *(word.replace("{subject}", subject) for word in words[1:])]
         try:
             process = subprocess.run(
@@ -96,12 +109,16 @@ def _run(words: list[str], subject: str, text: str) -> str:
         lines = errors.read().decode(errors="replace").strip().splitlines()
     if not process.returncode:
         return ""
-    return f"{name} ended with exit code {process.returncode}{': ' if lines else ''}{''.join(lines[-1:])}"
+    return (
+        f"{name} ended with exit code"
+        f" {process.returncode}{': ' if lines else ''}{''.join(lines[-1:])}"
+    )
 
 
 class _NoRedirect(HTTPRedirectHandler):
     def redirect_request(self, *_: object) -> None:
-        """Return no request, because a redirect would drop the text and show the address to another host."""
+        """Return no request, because a redirect would drop the text and show the address to another
+        host."""
 
 
 def _post(url: str, text: str) -> str:
@@ -109,11 +126,13 @@ def _post(url: str, text: str) -> str:
     body = json.dumps({"text": text}).encode()
     headers = {"Content-Type": "application/json"}
     try:
-        with build_opener(_NoRedirect).open(Request(url, body, headers), timeout=_ANSWER_S):  # noqa: S310 - checked
+        request = Request(url, body, headers)  # noqa: S310 - checked
+        with build_opener(_NoRedirect).open(request, timeout=_ANSWER_S):
             return ""
     except HTTPError as error:
         return f"{name} answered {error.code} {error.reason}"
     except URLError as error:
         return f"{name} does not answer: {error.reason}"
-    except (OSError, HTTPException, ValueError) as error:  # the type alone, because the message may hold the address
+    except (OSError, HTTPException, ValueError) as error:
+        # the type alone, because the message may hold the address
         return f"{name} does not answer: {type(error).__name__}"

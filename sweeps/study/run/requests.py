@@ -1,4 +1,5 @@
-"""What persons request from a study: each file is recorded, refused with its reason, or read again later."""
+"""What persons request from a study: each file is recorded, refused with its reason, or read again
+later."""
 
 import json
 import os
@@ -22,24 +23,29 @@ _RETRIES = "SWEEPYARD_RETRIES"
 
 
 def request_retries(folder: Path, numbers: Sequence[int]) -> None:
-    """Let the driver that this process turns into retry these trials. A driver that is refused records nothing."""
+    """Let the driver that this process turns into retry these trials. A driver that is refused
+    records nothing."""
     os.environ[_RETRIES] = json.dumps({"study": str(folder), "trials": list(numbers)})
 
 
 @dataclass
 class Requests:
-    """The requests in the folder of one study. A file that cannot be taken stops neither the study nor other files."""
+    """The requests in the folder of one study. A file that cannot be taken stops neither the study
+    nor other files."""
 
     folder: Path
     space: SearchSpace
     seeds: Seeds
     points: Points
     _named: set[str] = field(default_factory=set)  # problems that were printed
-    _left: set[str] = field(default_factory=set)  # names of the files that are answered, but cannot be deleted
-    _retries: list[int] = field(default_factory=list)  # numbers of the trials that `resume --retry` named
+    # names of the files that are answered, but cannot be deleted
+    _left: set[str] = field(default_factory=set)
+    # numbers of the trials that `resume --retry` named
+    _retries: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        retries = json.loads(os.environ.pop(_RETRIES, "{}"))  # because trials must not inherit the variable
+        # because trials must not inherit the variable
+        retries = json.loads(os.environ.pop(_RETRIES, "{}"))
         if retries and Path(retries["study"]).resolve() == self.folder.resolve():
             self._retries = retries["trials"]
 
@@ -53,7 +59,8 @@ class Requests:
             print_line(f"retries trials {', '.join(map(str, numbers))}")
 
     def check(self) -> None:
-        """Check the points that this user added while no driver ran. Raises UserError, and deletes a wrong request.
+        """Check the points that this user added while no driver ran. Raises UserError, and deletes
+        a wrong request.
 
         What others requested is left to `take`, because this user cannot correct it.
         """
@@ -103,7 +110,8 @@ class Requests:
             self._name(f"a request was taken, but its file cannot be deleted: {error}", print_line)
 
     def _read(self, file: Path, record: Record) -> Added | Excluded:
-        """Return a request that the study can do. Raises UserError, and OSError if it cannot be read now."""
+        """Return a request that the study can do. Raises UserError, and OSError if it cannot be
+        read now."""
         space = narrow(self.space, record.study.excluded)
         request = manual.read_request(file, space, self.seeds)
         if isinstance(request, Added):

@@ -38,14 +38,17 @@ class Starter:
     clock: Callable[[], float] = now
     has_started: bool = False  # whether this driver had anything to do
     _jobs: dict[int, Job] = field(default_factory=dict)  # the jobs of open trials, by number
-    _offsets: dict[int, int] = field(default_factory=dict)  # bytes of the metrics that were read, by trial
+    # bytes of the metrics that were read, by trial
+    _offsets: dict[int, int] = field(default_factory=dict)
 
     def choose(
         self, enough: bool, record_end: RecordEnd, stop_reason: Callable[[], str]
     ) -> tuple[Next, Attempt | None]:
-        """Return what the choosers chose, and the attempt that is ready; None if there is none, or it has ended.
+        """Return what the choosers chose, and the attempt that is ready; None if there is none, or
+        it has ended.
 
-        Raises Interrupted, and records nothing, if `stop_reason` returns a reason during the choice.
+        Raises Interrupted, and records nothing, if `stop_reason` returns a reason during the
+        choice.
         """
         study = replace(self.record.study, enough=enough)
         answer = Next()
@@ -86,7 +89,8 @@ class Starter:
         return self._make_attempt(trial, record_end, outcome)
 
     def prepare(self, trial: TrialRecord, infeasible: str = "") -> Outcome | None:
-        """Make a trial's job. Return the trial's outcome if its config is not valid, or cannot run here."""
+        """Make a trial's job. Return the trial's outcome if its config is not valid, or cannot run
+        here."""
         try:
             if infeasible:
                 raise Infeasible(infeasible)
@@ -100,7 +104,8 @@ class Starter:
     def _make_attempt(
         self, trial: TrialRecord, record_end: RecordEnd, outcome: Outcome | None = None
     ) -> Attempt | None:
-        """Return a new attempt at a recorded trial; or, if the trial has an outcome without one, record that."""
+        """Return a new attempt at a recorded trial; or, if the trial has an outcome without one,
+        record that."""
         self.has_started = True
         if outcome is None and trial.number not in self._jobs:
             outcome = self.prepare(trial)
@@ -108,20 +113,27 @@ class Starter:
             refusal = self._check_folder(trial)
             outcome = outcome or refusal
         except OSError as error:
-            outcome = Outcome(State.REFUSED, f"its folder cannot be made: {error}", ended_at=self.clock())
+            outcome = Outcome(
+                State.REFUSED, f"its folder cannot be made: {error}", ended_at=self.clock()
+            )
         if outcome:
             record_end(trial, outcome)
             return None
         self.record.mark_under_way(trial.number)
         job = self.tracked_job(trial)
-        return Attempt(job, trial, queued_at=self.clock(), metrics_offset=self._offsets[trial.number])
+        return Attempt(
+            job, trial, queued_at=self.clock(), metrics_offset=self._offsets[trial.number]
+        )
 
     def _check_folder(self, trial: TrialRecord) -> Outcome | None:
-        """Write the trial's params into its folder. Return a refusal if the folder was made for other params."""
+        """Write the trial's params into its folder. Return a refusal if the folder was made for
+        other params."""
         folder = TrialFolder(trial.folder)
         params = folder.read_params()
         if params is None:
-            folder.write_trial({"number": trial.number, **trial_as_json(trial, self.record.study.folder)})
+            folder.write_trial(
+                {"number": trial.number, **trial_as_json(trial, self.record.study.folder)}
+            )
             return None
         if canonical(params) == canonical(trial.params):
             return None
@@ -138,9 +150,12 @@ class Starter:
         return job
 
     def reopen(self, max_attempts: int, max_timeouts: int | None) -> list[int]:
-        """Reopen the trials that were given up and may resume under these limits. Return their numbers."""
+        """Reopen the trials that were given up and may resume under these limits. Return their
+        numbers."""
         lost = [trial for trial in self.record.trials if trial.state in RETRIED]
-        numbers = [trial.number for trial in lost if self._may_reopen(trial, max_attempts, max_timeouts)]
+        numbers = [
+            trial.number for trial in lost if self._may_reopen(trial, max_attempts, max_timeouts)
+        ]
         if numbers:
             self.record.reopen(numbers)
         return numbers

@@ -1,4 +1,5 @@
-"""Whether a study starts further trials: its results may be enough, a budget spent, or something wrong."""
+"""Whether a study starts further trials: its results may be enough, a budget spent, or something
+wrong."""
 
 import re
 from collections.abc import Callable, Collection
@@ -16,7 +17,8 @@ _REFUSALS = 3  # refusals in a row, for one reason, that stop the study
 
 @dataclass
 class Stop:
-    """Stops the search, or the whole study, and reports the reason once all submitted attempts have started.
+    """Stops the search, or the whole study, and reports the reason once all submitted attempts have
+    started.
 
     `cancel_pending` cancels the attempts that were submitted and have not started.
     """
@@ -31,7 +33,8 @@ class Stop:
     _cancelled: bool = False  # whether the search's queued attempts were cancelled
     _message: str = ""  # line that is not printed yet
     _has_started: bool = False  # whether a trial has started under this driver
-    _refusals: list[str] = field(default_factory=list)  # the newest refusals in a row, all with one reason
+    # the newest refusals in a row, all with one reason
+    _refusals: list[str] = field(default_factory=list)
 
     def check_results(self, running: Collection[Attempt]) -> None:
         """Stop the search once its results are enough."""
@@ -39,39 +42,53 @@ class Stop:
             self.enough = Budget(self.settings, self.record.study, self.clock).judge_results()
             if self.enough and running:
                 race = "; then the final race starts" if self.settings.final_race else ""
-                self._message = f"Search finished ({self.enough.reason}). Running trials complete{race}."
+                self._message = (
+                    f"Search finished ({self.enough.reason}). Running trials complete{race}."
+                )
         if self.enough and not self._cancelled:
-            # Only once trials of the race and of a person have started, because `cancel_pending` cancels them too.
-            self._cancelled = all(attempt.started_at or attempt.trial.searched for attempt in running)
+            # Only once trials of the race and of a person have started, because `cancel_pending`
+            # cancels them too.
+            self._cancelled = all(
+                attempt.started_at or attempt.trial.searched for attempt in running
+            )
             if self._cancelled:
                 self.cancel_pending()
 
     def check_budget(self, running: Collection[Attempt], ready: Attempt | None = None) -> bool:
-        """Return whether no further trial may start: a budget is spent, or the attempt that is ready exceeds it."""
+        """Return whether no further trial may start: a budget is spent, or the attempt that is
+        ready exceeds it."""
         if self.reason:
             return True
         budget = Budget(self.settings, self.record.study, self.clock)
         enough = budget.judge_spending(running)
-        queued = [*([ready] if ready else []), *(attempt for attempt in running if attempt.started_at is None)]
+        queued = [
+            *([ready] if ready else []),
+            *(attempt for attempt in running if attempt.started_at is None),
+        ]
         for attempt in queued:
             enough = enough or budget.predict_overrun(attempt, running)
         if enough:
             self.enough = enough
             if running:
-                self._message = f"No further trial starts ({enough.reason}). Running trials complete."
+                self._message = (
+                    f"No further trial starts ({enough.reason}). Running trials complete."
+                )
             self.stop_study(enough.reason)
         return bool(self.reason)
 
     def stop_study(self, reason: str) -> None:
-        """Start no further trial, for a reason that concerns all trials. The first reason is kept."""
+        """Start no further trial, for a reason that concerns all trials. The first reason is
+        kept."""
         if not self.reason:
             self.reason = reason
             self.cancel_pending()
 
     def note_refusal(self, outcome: Outcome, is_alone: bool) -> bool:
-        """Note that a trial was refused, and return whether the reason is new. Three in a row stop the study.
+        """Note that a trial was refused, and return whether the reason is new. Three in a row stop
+        the study.
 
-        So does the first submission of a command, with no other trial submitted (`is_alone`), if its request is wrong.
+        So does the first submission of a command, with no other trial submitted (`is_alone`), if
+        its request is wrong.
         """
         if outcome.request_refused and is_alone and not self._has_started:
             self.stop_study(outcome.error)
@@ -82,10 +99,14 @@ class Stop:
         return len(self._refusals) == 1
 
     def explain(self, outcome: Outcome, started_at: float | None) -> Outcome:
-        """Return the outcome of an attempt; if the study stopped while the attempt was queued, with that reason."""
+        """Return the outcome of an attempt; if the study stopped while the attempt was queued, with
+        that reason."""
         if outcome.state is not State.CANCELLED or started_at is not None or not self.reason:
             return outcome
-        return replace(outcome, error=f"it was queued when the study stopped: {self.reason.removeprefix('it was ')}")
+        return replace(
+            outcome,
+            error=f"it was queued when the study stopped: {self.reason.removeprefix('it was ')}",
+        )
 
     def note_start(self) -> None:
         """Note that a trial has started: earlier refusals no longer count."""

@@ -45,8 +45,11 @@ class Watchers:
     _idle_check_at: float = 0.0  # time of the next look at the GPUs, by the clock
     _status: DriverStatus | None = None  # the status that was written last
 
-    def show(self, study: StudySnapshot, running: Mapping[int, Attempt], full: bool, stopped: str) -> None:
-        """Show the study: its running attempts, whether there is room, and why no further trial starts."""
+    def show(
+        self, study: StudySnapshot, running: Mapping[int, Attempt], full: bool, stopped: str
+    ) -> None:
+        """Show the study: its running attempts, whether there is room, and why no further trial
+        starts."""
         for watcher in (self.page, self.mirror):
             if watcher:
                 watcher.tick()
@@ -58,7 +61,8 @@ class Watchers:
         self._write(study, DriverStatus(len(running), full, stopped, *words, self.command))
 
     def avoid_bad_nodes(self, study: StudySnapshot, ended: Outcome | None = None) -> None:
-        """Let the launcher avoid the nodes that failed; after an outcome, only if its node may be at fault."""
+        """Let the launcher avoid the nodes that failed; after an outcome, only if its node may be
+        at fault."""
         if ended is None or (ended.node and (ended.node_failed or ended.state is State.REFUSED)):
             outcomes = [outcome for trial in study.rows for outcome in trial.attempts]
             self.launcher.avoid(find_bad_nodes(outcomes, unproven=True))
@@ -73,9 +77,13 @@ class Watchers:
 
     def show_retry(self, number: int, outcome: Outcome) -> None:
         """Print why an attempt ended, and that another one follows."""
-        self.view.say(f"trial {number} {outcome.state}: {one_line(outcome.error)}; retried in a new attempt")
+        self.view.say(
+            f"trial {number} {outcome.state}: {one_line(outcome.error)}; retried in a new attempt"
+        )
 
-    def show_end(self, study: StudySnapshot, running: Mapping[int, Attempt], full: bool, stopped: str) -> None:
+    def show_end(
+        self, study: StudySnapshot, running: Mapping[int, Attempt], full: bool, stopped: str
+    ) -> None:
         """Show the study as its driver leaves it, without the notes on waiting trials."""
         if self.mirror:
             self.mirror.tick(at_once=True)
@@ -104,15 +112,26 @@ class Watchers:
 
     def _problems(self, running: Mapping[int, Attempt]) -> list[str]:
         """Return which files and services do not answer; no trial waits for them."""
-        errors = [f"trial {number}: {attempt.read_error}" for number, attempt in running.items() if attempt.read_error]
+        errors = [
+            f"trial {number}: {attempt.read_error}"
+            for number, attempt in running.items()
+            if attempt.read_error
+        ]
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        files = [Outage(f"{errors[0]}{more}", "the files of all trials can be read again")] if errors else []
-        problems = [watcher.problem for watcher in (self.tracker, self.page, self.mirror) if watcher]
+        files = (
+            [Outage(f"{errors[0]}{more}", "the files of all trials can be read again")]
+            if errors
+            else []
+        )
+        problems = [
+            watcher.problem for watcher in (self.tracker, self.page, self.mirror) if watcher
+        ]
         return [*files, *(problem for problem in problems if problem)]
 
 
 def open_tracker(settings: SweeperConf, study: StudySnapshot) -> "Tracker | None":
-    """Return the tracker of the study, opened; None without tracking. Raises UserError if it is required and fails."""
+    """Return the tracker of the study, opened; None without tracking. Raises UserError if it is
+    required and fails."""
     if not settings.tracking:
         return None
     gc.disable()  # because importing MLflow leaves little garbage

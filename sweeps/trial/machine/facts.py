@@ -1,6 +1,8 @@
-"""Facts about an attempt: its machine, the versions of its libraries, and settings that the training computed.
+"""Facts about an attempt: its machine, the versions of its libraries, and settings that the
+training computed.
 
-The chief appends them to attempts/<n>/facts.jsonl, because a killed process records nothing at its end:
+The chief appends them to attempts/<n>/facts.jsonl, because a killed process records nothing at its
+end:
 
     {"process": {"host": "node7", "cpu_model": "...", "gpu_model": "NVIDIA A100-SXM4-40GB"}}
     {"settings": {"batch_size": 256, "steps": 1170}}    of `Trial.record_settings`
@@ -22,7 +24,17 @@ from sweeps.trial.folder import AttemptFolder, TrialFolder
 
 PROCESS = ("host", "cpu_model", "gpu_model", "versions")
 _FILE = "facts.jsonl"
-_LIBRARIES = ("tensorflow", "keras", "torch", "jax", "lightning", "transformers", "xgboost", "lightgbm", "numpy")
+_LIBRARIES = (
+    "tensorflow",
+    "keras",
+    "torch",
+    "jax",
+    "lightning",
+    "transformers",
+    "xgboost",
+    "lightgbm",
+    "numpy",
+)
 
 
 @dataclass(frozen=True)
@@ -30,11 +42,13 @@ class Facts:
     """What an attempt recorded. A fact that is not known is absent."""
 
     process: Mapping[str, str] = field(default_factory=dict)  # by the names in PROCESS
-    settings: Mapping[str, Any] = field(default_factory=dict)  # settings as the training used them, by name
+    # settings as the training used them, by name
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def record(attempt: AttemptFolder, **facts: Mapping[str, Any]) -> None:
-    """Append facts of a kind: `process` or `settings`. A failure is printed, because no trial fails for its facts."""
+    """Append facts of a kind: `process` or `settings`. A failure is printed, because no trial fails
+    for its facts."""
     try:
         append_lines(attempt.path / _FILE, [mask_value("", facts)])
     except OSError as error:
@@ -43,9 +57,13 @@ def record(attempt: AttemptFolder, **facts: Mapping[str, Any]) -> None:
 
 @contextmanager
 def recording(attempt: AttemptFolder) -> Iterator[None]:
-    """Record the machine at the start, and the versions of the libraries that were imported until the end."""
+    """Record the machine at the start, and the versions of the libraries that were imported until
+    the end."""
     cpu_model = _read_cpu_model()
-    record(attempt, process={"host": socket.gethostname(), **({"cpu_model": cpu_model} if cpu_model else {})})
+    record(
+        attempt,
+        process={"host": socket.gethostname(), **({"cpu_model": cpu_model} if cpu_model else {})},
+    )
     try:
         yield
     finally:
@@ -53,7 +71,8 @@ def recording(attempt: AttemptFolder) -> Iterator[None]:
 
 
 def read(trial: TrialFolder) -> Facts:
-    """Return the facts of the trial's newest attempt. Damaged lines are omitted; an unreadable file has no facts."""
+    """Return the facts of the trial's newest attempt. Damaged lines are omitted; an unreadable file
+    has no facts."""
     recorded: dict[str, dict[str, Any]] = {"process": {}, "settings": {}}
     with suppress(OSError):
         attempt = trial.newest()
@@ -61,13 +80,16 @@ def read(trial: TrialFolder) -> Facts:
             for kind in recorded.keys() & (line if isinstance(line, dict) else ()):
                 recorded[kind] |= line[kind] if isinstance(line[kind], dict) else {}
     process = recorded["process"]
-    return Facts({name: str(process[name]) for name in PROCESS if name in process}, recorded["settings"])
+    return Facts(
+        {name: str(process[name]) for name in PROCESS if name in process}, recorded["settings"]
+    )
 
 
 def _read_cpu_model() -> str:
     """Return the model of the CPU; "" where the kernel does not tell."""
     with suppress(OSError), Path("/proc/cpuinfo").open(errors="replace") as lines:
-        for line in lines:  # one by one, because the kernel makes the text of hundreds of cores slowly
+        # one by one, because the kernel makes the text of hundreds of cores slowly
+        for line in lines:
             name, _, value = line.partition(":")
             if name.strip() == "model name":
                 return value.strip()
@@ -77,7 +99,8 @@ def _read_cpu_model() -> str:
 
 
 def _imported_versions() -> str:
-    """Return the versions of Python and of the imported libraries for training: `python 3.11.2, keras 3.9.0`."""
+    """Return the versions of Python and of the imported libraries for training: `python 3.11.2,
+    keras 3.9.0`."""
     versions = {"python": platform.python_version()}
     for name in _LIBRARIES:
         version = getattr(sys.modules.get(name), "__version__", None)

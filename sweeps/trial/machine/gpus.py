@@ -1,4 +1,5 @@
-"""The GPUs of a trial: their names in CUDA_VISIBLE_DEVICES, and the trial's part of the memory of a shared GPU."""
+"""The GPUs of a trial: their names in CUDA_VISIBLE_DEVICES, and the trial's part of the memory of a
+shared GPU."""
 
 import os
 from collections.abc import Iterator
@@ -9,15 +10,18 @@ from typing import Any
 import pynvml
 
 SHARE = "SWEEPYARD_GPU_SHARE"
-"""Variable with the part (0 to 1) of its GPU's memory that a trial may use; absent if the trial has whole GPUs."""
+"""Variable with the part (0 to 1) of its GPU's memory that a trial may use; absent if the trial has
+whole GPUs."""
 
-_RESERVE_BYTES = 0.6e9  # of each process, because CUDA's context and libraries are outside of a framework's memory
+# of each process, because CUDA's context and libraries are outside of a framework's memory
+_RESERVE_BYTES = 0.6e9
 _ROUNDED_1 = 1.01  # because the peaks are rounded
 _JAX = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION")  # JAX refuses both at once
 
 
 def names_in(visible: str) -> list[str]:
-    """Return the names in a value of CUDA_VISIBLE_DEVICES, which CUDA reads up to the first invalid name."""
+    """Return the names in a value of CUDA_VISIBLE_DEVICES, which CUDA reads up to the first invalid
+    name."""
     return list(takewhile(_is_name, map(str.strip, visible.split(","))))
 
 
@@ -26,7 +30,8 @@ def _is_name(word: str) -> bool:
 
 
 def names_here() -> list[str]:
-    """Return the names of this machine's GPUs: numbers, or the UUIDs of MIG slices. Raises NVMLError."""
+    """Return the names of this machine's GPUs: numbers, or the UUIDs of MIG slices. Raises
+    NVMLError."""
     pynvml.nvmlInit()
     indices = range(pynvml.nvmlDeviceGetCount())
     return [name for index in indices for name in [*_slices(handle(str(index)))] or [str(index)]]
@@ -38,7 +43,9 @@ def _slices(gpu: Any) -> Iterator[str]:
         is_divided, _ = pynvml.nvmlDeviceGetMigMode(gpu)
         for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu) if is_divided else 0):
             with suppress(pynvml.NVMLError):  # because fewer slices may exist
-                yield str(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index)))
+                yield str(
+                    pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index))
+                )
 
 
 def handle(name: str) -> Any:
@@ -61,7 +68,8 @@ def uuid(name: str) -> str:
 
 
 def share() -> float:
-    """Return the part (0 to 1) of its GPU's memory that this trial may use; 1 if the trial has whole GPUs."""
+    """Return the part (0 to 1) of its GPU's memory that this trial may use; 1 if the trial has
+    whole GPUs."""
     return float(os.environ.get(SHARE, "1"))
 
 
@@ -72,7 +80,8 @@ def memory_bytes() -> float:
 
 
 def memory_fraction() -> float | None:
-    """Return the part (0 to 1) of a shared GPU's memory that a framework may allocate; None for whole GPUs.
+    """Return the part (0 to 1) of a shared GPU's memory that a framework may allocate; None for
+    whole GPUs.
 
     It is the trial's share, less a reserve for CUDA.
     """
@@ -86,7 +95,8 @@ def memory_fraction() -> float | None:
 
 
 def fitting(trials: int, peak: float) -> int:
-    """Return how many of `trials` fit on a GPU, at least 1, if each uses up to `peak` (0 to 1) of its memory."""
+    """Return how many of `trials` fit on a GPU, at least 1, if each uses up to `peak` (0 to 1) of
+    its memory."""
     return max(1, min(trials, int(_ROUNDED_1 / peak))) if peak else trials
 
 

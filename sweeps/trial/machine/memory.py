@@ -10,10 +10,13 @@ OUT_OF_MEMORY = {"MemoryError", "ResourceExhaustedError", "OutOfMemoryError"}
 
 
 def used_gb(pids: Iterable[int], shared_once: bool = False) -> float:
-    """Return the memory of the processes that are alive, in GB. To count shared pages once takes longer."""
+    """Return the memory of the processes that are alive, in GB. To count shared pages once takes
+    longer."""
     used_bytes = 0
     for pid in pids:
         with suppress(psutil.Error):
             process = psutil.Process(pid)
-            used_bytes += process.memory_full_info().pss if shared_once else process.memory_info().rss
+            used_bytes += (
+                process.memory_full_info().pss if shared_once else process.memory_info().rss
+            )
     return used_bytes / 1e9

@@ -1,16 +1,21 @@
 """CPU, memory and GPUs of one trial, sampled inside its process into system_metrics.jsonl.
 
-Names and units match MLflow's system metrics, so that its dashboard shows them in their own section:
+Names and units match MLflow's system metrics, so that its dashboard shows them in their own
+section:
 
-    system/cpu_utilization_percentage     of this process and its children; 100 is one core kept busy
-    system/memory_usage_megabytes         resident memory of this process and its children, 1 MB = 1e6 bytes
+    system/cpu_utilization_percentage     of this process and its children; 100 is one core kept
+                                          busy
+    system/memory_usage_megabytes         resident memory of this process and its children, 1 MB =
+                                          1e6 bytes
     system/gpu_<i>_utilization_percentage, _memory_usage_megabytes, _power_usage_watts
 
-Of a GPU that trials share, the memory is that of this process and its children, also in percent of the GPU's memory,
-the power is an equal part of the GPU's power, and the utilization is that of the whole GPU.
+Of a GPU that trials share, the memory is that of this process and its children, also in percent of
+the GPU's memory, the power is an equal part of the GPU's power, and the utilization is that of the
+whole GPU.
 
-GPU i is the trial's i-th own GPU, as its framework counts, whatever its number on the machine. If a trial has several
-nodes, the first process on each node samples. MLflow shows the chief's samples; the energy counts all samples.
+GPU i is the trial's i-th own GPU, as its framework counts, whatever its number on the machine. If a
+trial has several nodes, the first process on each node samples. MLflow shows the chief's samples;
+the energy counts all samples.
 """
 
 import os
@@ -46,7 +51,8 @@ _SHARED_READINGS: dict[str, Callable[[Any], float | None]] = _READINGS | {
 
 
 def _own_memory(gpu: Any, unit: float) -> float | None:
-    """Return the GPU memory of this process and its children, in `unit` bytes; None if NVML lists none of them.
+    """Return the GPU memory of this process and its children, in `unit` bytes; None if NVML lists
+    none of them.
 
     NVML lists no process that has not used the GPU yet, and has other process ids than a container.
     """
@@ -58,8 +64,11 @@ def _own_memory(gpu: Any, unit: float) -> float | None:
 
 
 @contextmanager
-def sampling(folder: TrialFolder, interval_s: float = 5.0, name: str = SYSTEM_METRICS) -> Iterator[None]:
-    """Sample in the background, first after at most a second, last on exit. Failures are printed to the log."""
+def sampling(
+    folder: TrialFolder, interval_s: float = 5.0, name: str = SYSTEM_METRICS
+) -> Iterator[None]:
+    """Sample in the background, first after at most a second, last on exit. Failures are printed to
+    the log."""
     ended = threading.Event()
     arguments = (folder, interval_s, name, ended)
     thread = threading.Thread(target=_sample, args=arguments, name="system metrics", daemon=True)
@@ -76,9 +85,11 @@ def _sample(folder: TrialFolder, interval_s: float, name: str, ended: threading.
         usage = _Usage()
         wait_s = min(1.0, interval_s)
         last = False
-        if usage.gpu_model and name == SYSTEM_METRICS and (attempt := folder.newest()):  # the chief's
+        # the chief's
+        if usage.gpu_model and name == SYSTEM_METRICS and (attempt := folder.newest()):
             facts.record(attempt, process={"gpu_model": usage.gpu_model})
-        step = len(folder.read_metrics(name=name).values)  # because an earlier attempt may have written samples
+        # because an earlier attempt may have written samples
+        step = len(folder.read_metrics(name=name).values)
         while not last:
             last = ended.wait(wait_s)
             if not last or time.monotonic() - usage.since >= min(_MIN_INTERVAL_S, interval_s):
@@ -98,8 +109,12 @@ class _Usage:
         self._cpu_s = sum(self._process.cpu_times()[:4])
         own = _own_gpus(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
         self.gpu_model = ", ".join(dict.fromkeys(name for _, name in own))  # "" without GPUs
-        pairs = product(enumerate(own), (_READINGS if gpus.share() == 1 else _SHARED_READINGS).items())
-        self._gpus = {f"{GPU}{i}_{name}": partial(read, gpu) for (i, (gpu, _)), (name, read) in pairs}
+        pairs = product(
+            enumerate(own), (_READINGS if gpus.share() == 1 else _SHARED_READINGS).items()
+        )
+        self._gpus = {
+            f"{GPU}{i}_{name}": partial(read, gpu) for (i, (gpu, _)), (name, read) in pairs
+        }
 
     def sample(self) -> dict[str, float]:
         cpu_s = 0.0
@@ -107,7 +122,8 @@ class _Usage:
         values = dict[str, float]()
         for process in [self._process, *self._process.children(recursive=True)]:
             with suppress(psutil.NoSuchProcess):  # ended just now; its parent inherits its CPU time
-                cpu_s += sum(process.cpu_times()[:4])  # user and system time, its own and of children that ended
+                # user and system time, its own and of children that ended
+                cpu_s += sum(process.cpu_times()[:4])
                 resident += process.memory_info().rss
         for name, read in list(self._gpus.items()):
             try:
@@ -126,7 +142,8 @@ class _Usage:
 
 
 def _own_gpus(visible: str) -> list[tuple[Any, str]]:
-    """Return NVML's handle and the model of each GPU in `visible`, a value of CUDA_VISIBLE_DEVICES."""
+    """Return NVML's handle and the model of each GPU in `visible`, a value of
+    CUDA_VISIBLE_DEVICES."""
     try:
         own = [gpus.handle(name) for name in gpus.names_in(visible)]
         return [(gpu, str(pynvml.nvmlDeviceGetName(gpu))) for gpu in own]

@@ -1,4 +1,5 @@
-"""What an attempt used of the resources that it requested, from its samples (`sweeps.trial.machine.system_metrics`)."""
+"""What an attempt used of the resources that it requested, from its samples
+(`sweeps.trial.machine.system_metrics`)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +20,13 @@ class Usage:
     energy_kwh: float | None = None
     gpu_use: float | None = None  # mean utilization of the GPUs (%)
     used: dict[str, float] = field(default_factory=dict)
-    """mem_gb and cores of the largest node, busy_gpus, and gpu_memory: the largest part (0 to 1) of a shared GPU's."""
+    """mem_gb and cores of the largest node, busy_gpus, and gpu_memory: the largest part (0 to 1) of
+    a shared GPU's."""
 
 
 def measure(nodes: Iterable[Sequence[MetricsLine]], since: float) -> Usage:
-    """Return the use of resources from `since` on (seconds since 1970), from the samples of each node."""
+    """Return the use of resources from `since` on (seconds since 1970), from the samples of each
+    node."""
     joules: list[float] = []
     gpus: list[list[float]] = []
     peaks: list[float] = []
@@ -36,10 +39,14 @@ def measure(nodes: Iterable[Sequence[MetricsLine]], since: float) -> Usage:
         for line in (line for line in lines if line.time >= since):
             elapsed_s = line.time - before
             before = line.time
-            joules += [watts * elapsed_s for name, watts in line.metrics.items() if name.endswith(POWER)]
+            joules += [
+                watts * elapsed_s for name, watts in line.metrics.items() if name.endswith(POWER)
+            ]
             core_s += line.metrics.get(f"{CPU}{USE}", 0.0) / 100 * elapsed_s
             peaks += [line.metrics[_MEMORY] / _GB] if _MEMORY in line.metrics else []
-            gpu_percent += [value for name, value in line.metrics.items() if name.endswith(OWN_MEMORY)]
+            gpu_percent += [
+                value for name, value in line.metrics.items() if name.endswith(OWN_MEMORY)
+            ]
             for name in filter(is_gpu_use, line.metrics):
                 on_node.setdefault(name, []).append(line.metrics[name])
         cores += [core_s / (before - since)] if before > since else []
@@ -49,7 +56,9 @@ def measure(nodes: Iterable[Sequence[MetricsLine]], since: float) -> Usage:
     used = {name: round(value, 3) for name, value in used.items() if value}
     used |= {"busy_gpus": sum(fmean(values) >= _BUSY for values in gpus)} if gpus else {}
     utilization = [value for values in gpus for value in values]
-    return Usage(sum(joules) / 3.6e6 if joules else None, fmean(utilization) if utilization else None, used)
+    return Usage(
+        sum(joules) / 3.6e6 if joules else None, fmean(utilization) if utilization else None, used
+    )
 
 
 def find_idle_gpus(newest_first: Iterable[MetricsLine], since: float, idle_s: float) -> set[str]:

@@ -1,1 +1,2 @@
-"""How the process of a trial runs the app: the program, its copies, child processes, and its end."""
+"""How the process of a trial runs the app: the program, its copies, child processes, and its
+end."""

@@ -1,4 +1,5 @@
-"""A Hydra app on its way to the processes of its trials: what `Program.run` alone does not restore there."""
+"""A Hydra app on its way to the processes of its trials: what `Program.run` alone does not restore
+there."""
 
 import multiprocessing
 import sys
@@ -33,10 +34,12 @@ class PackedApp:
     content: bytes
 
     def restore(self, config: DictConfig) -> tuple[TaskFunction, HydraContext]:
-        """Restore the app in this process for a trial with this config. Return what runs the trial."""
+        """Restore the app in this process for a trial with this config. Return what runs the
+        trial."""
         task_function, hydra_context, singletons, state = cloudpickle.loads(self.content)
         setup_globals()
-        singletons["instances"][Plugins] = Plugins.instance()  # because Hydra would search all plugins again
+        # because Hydra would search all plugins again
+        singletons["instances"][Plugins] = Plugins.instance()
         # Also those that the program registered here, because some cannot be pickled.
         singletons[_RESOLVERS] = BaseContainer._resolvers | singletons[_RESOLVERS]
         Singleton.set_state(singletons)
@@ -47,11 +50,14 @@ class PackedApp:
 
 @dataclass(frozen=True)
 class _ProcessState:
-    """What a program has set in its process before it started the study, and what would not be set in a trial's."""
+    """What a program has set in its process before it started the study, and what would not be set
+    in a trial's."""
 
     values: dict[str, Any]  # global names of the program
     unpicklable: dict[str, str]  # why other global names cannot be sent
-    start_method: str | None = field(default_factory=lambda: multiprocessing.get_start_method(allow_none=True))
+    start_method: str | None = field(
+        default_factory=lambda: multiprocessing.get_start_method(allow_none=True)
+    )
     filters: list[Any] = field(default_factory=lambda: list(warnings.filters))
     warning_options: list[str] = field(default_factory=lambda: list(sys.warnoptions))
     argv: list[str] = field(default_factory=lambda: list(sys.argv))
@@ -64,7 +70,8 @@ class _ProcessState:
         _reasons.update(self.unpicklable)
         if self.start_method:
             multiprocessing.set_start_method(self.start_method, force=True)
-        own = [entry for entry in warnings.filters if entry not in self.filters]  # of preloaded modules
+        # of preloaded modules
+        own = [entry for entry in warnings.filters if entry not in self.filters]
         warnings.resetwarnings()  # because this tells Python that the filters change
         warnings.filters[:] = [*self.filters, *own]  # type: ignore[index]
 
@@ -76,7 +83,10 @@ _reasons: dict[str, str] = {}
 def explain_missing(error: BaseException | None) -> None:
     """Add the reason to an error about a global name that could not be sent to this process."""
     if isinstance(error, NameError) and (reason := _reasons.get(error.name or "")):
-        error.add_note(f"the program sets {error.name} where trials do not run it, and it cannot be sent: {reason}")
+        error.add_note(
+            f"the program sets {error.name} where trials do not run it, and it cannot be sent:"
+            f" {reason}"
+        )
 
 
 @dataclass(frozen=True)
@@ -87,7 +97,8 @@ class _Remade:
 
 
 def pack_app(task_function: TaskFunction, hydra_context: HydraContext) -> PackedApp:
-    """Return the task function, Hydra's context and singletons, and the state of the program, as a pickle.
+    """Return the task function, Hydra's context and singletons, and the state of the program, as a
+    pickle.
 
     Raises UserError if the task function refers to an object that cannot be pickled.
     """
@@ -98,10 +109,15 @@ def pack_app(task_function: TaskFunction, hydra_context: HydraContext) -> Packed
     with suppress(Exception):  # because the __reduce__ of a user's object may raise anything
         return PackedApp(program, pack((task_function, hydra_context, singletons, state)))
     callbacks = hydra_context.callbacks.callbacks
-    sent = [callback if _why_not(callback) is None else _Remade(i) for i, callback in enumerate(callbacks)]
+    sent = [
+        callback if _why_not(callback) is None else _Remade(i)
+        for i, callback in enumerate(callbacks)
+    ]
     hydra_context = _with_callbacks(hydra_context, sent)
     resolvers = singletons[_RESOLVERS]
-    singletons[_RESOLVERS] = {name: value for name, value in resolvers.items() if _why_not(value) is None}
+    singletons[_RESOLVERS] = {
+        name: value for name, value in resolvers.items() if _why_not(value) is None
+    }
     try:
         return PackedApp(program, pack((task_function, hydra_context, singletons, state)))
     except Exception as error:
@@ -114,14 +130,18 @@ def _check(task_function: TaskFunction, state: "_ProcessState") -> None:
     try:
         pack(task_function)
         if state.unpicklable:
-            cloudpickle.dumps(task_function)  # by value, because this follows the global names that it uses
+            # by value, because this follows the global names that it uses
+            cloudpickle.dumps(task_function)
     except Exception as error:
         advice = "Create files, locks and sessions inside the function"
-        raise UserError(f"the task function cannot be sent to another process: {error}\n{advice}") from error
+        raise UserError(
+            f"the task function cannot be sent to another process: {error}\n{advice}"
+        ) from error
 
 
 def _process_state(program: Program | None, task_name: str) -> _ProcessState:
-    """Return the state of this process, with the global names that a trial's own run of the program does not set."""
+    """Return the state of this process, with the global names that a trial's own run of the program
+    does not set."""
     values: dict[str, Any] = {}
     unpicklable: dict[str, str] = {}
     if program is None:
@@ -129,7 +149,9 @@ def _process_state(program: Program | None, task_name: str) -> _ProcessState:
     for name in program.missing_names(task_name).intersection(vars(sys.modules["__main__"])):
         value = getattr(sys.modules["__main__"], name)
         is_own = name in program.own_names
-        if name.startswith("__") or (isinstance(value, FunctionType | type | ModuleType) and not is_own):
+        if name.startswith("__") or (
+            isinstance(value, FunctionType | type | ModuleType) and not is_own
+        ):
             continue
         reason = _why_not(value)
         if reason is None:

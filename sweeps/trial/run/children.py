@@ -1,6 +1,8 @@
-"""Child processes of a trial under SLURM, which signals every process of a job before the job must end.
+"""Child processes of a trial under SLURM, which signals every process of a job before the job must
+end.
 
-A trial saves its state after SIGTERM, and needs its children for that. So the children ignore SIGTERM.
+A trial saves its state after SIGTERM, and needs its children for that. So the children ignore
+SIGTERM.
 """
 
 import os
@@ -19,7 +21,8 @@ def ignore_sigterm_in_forks() -> None:
 
 
 def kill_where_sigterm_is_ignored() -> None:
-    """Let multiprocessing end its children also if they ignore SIGTERM: otherwise a pool would wait for ever."""
+    """Let multiprocessing end its children also if they ignore SIGTERM: otherwise a pool would wait
+    for ever."""
 
     def terminate(self: Any) -> None:
         self._send_signal(signal.SIGKILL if _ignores_sigterm(self.pid) else signal.SIGTERM)

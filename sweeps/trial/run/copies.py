@@ -1,4 +1,5 @@
-"""Imports of an app's modules from its study's copies, even if the originals were edited or removed since."""
+"""Imports of an app's modules from its study's copies, even if the originals were edited or removed
+since."""
 
 import os
 import sys
@@ -14,7 +15,8 @@ from sweeps.base.files import is_private
 
 @dataclass(frozen=True)
 class Copies:
-    """Copies of the modules below `top`, at the same relative paths below `folder`; both absolute, without links."""
+    """Copies of the modules below `top`, at the same relative paths below `folder`; both absolute,
+    without links."""
 
     top: str
     folder: str
@@ -23,13 +25,16 @@ class Copies:
 class _Finder(MetaPathFinder):
     """Loads a module from its copy if the original file has changed.
 
-    The module's `__file__` stays the original's path, so that data files beside it are found. Tracebacks show the copy.
+    The module's `__file__` stays the original's path, so that data files beside it are found.
+    Tracebacks show the copy.
     """
 
     def __init__(self, copies: Copies) -> None:
         self.copies = copies
 
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         last = name.rpartition(".")[2]
         top = self.copies.top
         for folder in map(os.path.realpath, sys.path if path is None else path):
@@ -46,8 +51,14 @@ class _Finder(MetaPathFinder):
                     return None  # because another module of this name comes first
                 if not is_private(status := os.stat(copy)):  # noqa: PTH116
                     is_own = status.st_uid == os.getuid()
-                    advice = f"Type: chmod go-w {copy}" if is_own else "Resume the study as the user who started it"
-                    raise ImportError(f"{copy}: another user could have changed this module. {advice}")
+                    advice = (
+                        f"Type: chmod go-w {copy}"
+                        if is_own
+                        else "Resume the study as the user who started it"
+                    )
+                    raise ImportError(
+                        f"{copy}: another user could have changed this module. {advice}"
+                    )
                 return spec_from_file_location(name, file, loader=_CopyLoader(name, copy))
         return None
 
@@ -72,9 +83,11 @@ def in_use() -> Copies | None:
 
 
 def _stamp(file: str) -> tuple[int, int] | None:
-    """Return a file's modification time and size, by which Python matches bytecode to its source."""
+    """Return a file's modification time and size, by which Python matches bytecode to its
+    source."""
     try:
-        status = os.stat(file)  # noqa: PTH116 - because pathlib costs more than the call, at each import
+        # because pathlib costs more than the call, at each import
+        status = os.stat(file)  # noqa: PTH116
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size

@@ -1,4 +1,5 @@
-"""One trial in its own process: Hydra's job around the task function, then the attempt's outcome."""
+"""One trial in its own process: Hydra's job around the task function, then the attempt's
+outcome."""
 
 import io
 import os
@@ -14,7 +15,15 @@ from hydra.core.utils import JobReturn, JobStatus, run_job
 from sweeps.base.files import NO_ROOM, write_whole
 from sweeps.base.secrets import without_secrets
 from sweeps.hydra.parts import typed_words
-from sweeps.trial import Diverged, MissingObjective, Trial, active_trials, as_numbers, ranks, read_objective
+from sweeps.trial import (
+    Diverged,
+    MissingObjective,
+    Trial,
+    active_trials,
+    as_numbers,
+    ranks,
+    read_objective,
+)
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Objective, Outcome, State, World
 from sweeps.trial.machine import facts
@@ -27,19 +36,27 @@ from sweeps.trial.run.app import explain_missing
 from sweeps.trial.run.sent_job import SentJob
 from sweeps.trial.times import now
 
-_STOP_ERRORS = {State.TIMED_OUT: "it was near its time limit", State.CANCELLED: "a stop was requested"}
-_OWN_FILES = (METRICS, "notes.json", "confusion.json")  # files that the task function writes through `Trial`
-EXPECTED_RETURN = "a trial returns its objective: a number, one number for each direction, or a dict of metrics"
+_STOP_ERRORS = {
+    State.TIMED_OUT: "it was near its time limit",
+    State.CANCELLED: "a stop was requested",
+}
+# files that the task function writes through `Trial`
+_OWN_FILES = (METRICS, "notes.json", "confusion.json")
+EXPECTED_RETURN = (
+    "a trial returns its objective: a number, one number for each direction, or a dict of metrics"
+)
 
 
 def run_trial(sent: SentJob, began: float, world: World | None = None) -> Outcome:
     """Run the job and return its outcome, also if the task function raises.
 
-    The chief has written the outcome; a rank that failed alone has written its own file. The slot or the SLURM job
-    started at `began` (seconds since 1970). A `world` of several ranks has no ports yet.
+    The chief has written the outcome; a rank that failed alone has written its own file. The slot
+    or the SLURM job started at `began` (seconds since 1970). A `world` of several ranks has no
+    ports yet.
     """
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a line at a time, because several ranks write to one log
+        # a line at a time, because several ranks write to one log
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True, write_through=False)
     world = world or World()
     attempt = sent.attempt_folder
@@ -65,9 +82,13 @@ def run_trial(sent: SentJob, began: float, world: World | None = None) -> Outcom
     with sampled, facts.recording(attempt) if world.is_chief else nullcontext():
         try:
             keys = ("hydra.sweep.dir", "hydra.sweep.subdir")
-            returned = run_job(task_function, job.config, *keys, hydra_context, configure_logging=world.is_chief)
+            returned = run_job(
+                task_function, job.config, *keys, hydra_context, configure_logging=world.is_chief
+            )
         except SystemExit as error:
-            returned = JobReturn(typed_words(job.config.hydra, "task"), status=JobStatus.FAILED, _return_value=error)
+            returned = JobReturn(
+                typed_words(job.config.hydra, "task"), status=JobStatus.FAILED, _return_value=error
+            )
     # Only the chief's return value counts, because many other ranks return nothing.
     end = outcome_of_job(returned, job.objective if world.is_chief else None, attempt.stop_reason())
     end = _with_hint(end, active_trials[attempt.path])
@@ -82,7 +103,8 @@ def run_trial(sent: SentJob, began: float, world: World | None = None) -> Outcom
 
 
 def _with_hint(end: Outcome, trial: Trial) -> Outcome:
-    """Return the outcome; if a resumed attempt failed before its first report, with a possible cause."""
+    """Return the outcome; if a resumed attempt failed before its first report, with a possible
+    cause."""
     if end.state is not State.FAILED or trial.unreported_since is None:
         return end
     hint = (
@@ -93,19 +115,24 @@ def _with_hint(end: Outcome, trial: Trial) -> Outcome:
 
 
 def _end_early(attempt: AttemptFolder, world: World, error: BaseException) -> Outcome:
-    """Print the error that ends the trial before its task function starts. Return the outcome, which is written."""
+    """Print the error that ends the trial before its task function starts. Return the outcome,
+    which is written."""
     _print_traceback(error)
     end = outcome_of_error(error)
     return attempt.close(end) if world.is_chief else ranks.leave(attempt, world, end)
 
 
 def _print_traceback(error: BaseException) -> None:
-    with suppress(OSError):  # because the log may be on a full disk, and the outcome must still have the error
+    # because the log may be on a full disk, and the outcome must still have the error
+    with suppress(OSError):
         print(without_secrets("".join(traceback.format_exception(error))), end="", file=sys.stderr)
 
 
-def outcome_of_job(returned: JobReturn, objective: Objective | None, stop_reason: State | None) -> Outcome:
-    """Return the outcome of Hydra's job; `stop_reason` is why the task function was asked to stop, if it was."""
+def outcome_of_job(
+    returned: JobReturn, objective: Objective | None, stop_reason: State | None
+) -> Outcome:
+    """Return the outcome of Hydra's job; `stop_reason` is why the task function was asked to stop,
+    if it was."""
     if returned.status is JobStatus.COMPLETED:
         return outcome_of_return(returned.return_value, objective, stop_reason)
     error = returned._return_value  # because .return_value would raise the error
@@ -116,7 +143,9 @@ def outcome_of_job(returned: JobReturn, objective: Objective | None, stop_reason
     return outcome_of_error(error)
 
 
-def outcome_of_return(returned: Any, objective: Objective | None, stop_reason: State | None) -> Outcome:
+def outcome_of_return(
+    returned: Any, objective: Objective | None, stop_reason: State | None
+) -> Outcome:
     """Return the outcome of a trial whose task function returned."""
     state = stop_reason or State.COMPLETED
     end = Outcome(state, _STOP_ERRORS.get(state, ""))
@@ -135,9 +164,11 @@ def outcome_of_return(returned: Any, objective: Objective | None, stop_reason: S
 
 
 def _metrics_among(returned: Any) -> Any:
-    """Return what is a metric of all that a task function without an objective returned; None if nothing is.
+    """Return what is a metric of all that a task function without an objective returned; None if
+    nothing is.
 
-    The rest is named in the log, and does not fail the trial, because Hydra lets a task function return anything.
+    The rest is named in the log, and does not fail the trial, because Hydra lets a task function
+    return anything.
     """
     if isinstance(returned, dict):
         metrics: Any = {name: value for name, value in returned.items() if _is_number(value)}
@@ -148,7 +179,10 @@ def _metrics_among(returned: Any) -> Any:
         metrics = returned if is_metric else None
         others = [] if is_metric or returned is None else [type(returned).__name__]
     if others:
-        print(f"The task function returned {', '.join(others)}, which is no metric and is not recorded.")
+        print(
+            f"The task function returned {', '.join(others)}, which is no metric and is not"
+            " recorded."
+        )
     return metrics
 
 
@@ -170,7 +204,11 @@ def outcome_of_error(error: BaseException) -> Outcome:
         return Outcome(State.FAILED, f"it called sys.exit({error.code!r})")
     if isinstance(error, KeyboardInterrupt):
         return Outcome(State.CANCELLED, "it was interrupted")
-    if isinstance(error, OSError) and error.errno in NO_ROOM and Path(str(error.filename)).name in _OWN_FILES:
+    if (
+        isinstance(error, OSError)
+        and error.errno in NO_ROOM
+        and Path(str(error.filename)).name in _OWN_FILES
+    ):
         return Outcome(State.REFUSED, f"its files cannot be written: {error}")
     names = {cls.__name__ for cls in type(error).__mro__}
     state = State.OUT_OF_MEMORY if names & OUT_OF_MEMORY else State.FAILED
@@ -180,7 +218,8 @@ def outcome_of_error(error: BaseException) -> Outcome:
 
 
 def _remedies(error: BaseException) -> list[str]:
-    """Return what to change in code that leads MLflow away from the run that the driver made for the trial."""
+    """Return what to change in code that leads MLflow away from the run that the driver made for
+    the trial."""
     if type(error).__name__ != "MlflowException" or "MLFLOW_TRACKING_URI" not in os.environ:
         return []
     if "active experiment ID does not match" in str(error):
@@ -193,9 +232,11 @@ def _remedies(error: BaseException) -> list[str]:
 
 
 def read_metrics(returned: Any, objective: Objective) -> dict[str, float]:
-    """Return the metrics that a task function returned: a number for each objective, or a dict of metrics.
+    """Return the metrics that a task function returned: a number for each objective, or a dict of
+    metrics.
 
-    Raises MissingObjective if it returned nothing or too few numbers, and TypeError if a value is not a number.
+    Raises MissingObjective if it returned nothing or too few numbers, and TypeError if a value is
+    not a number.
     """
     if returned is None:
         raise MissingObjective(f"the task returned nothing; {EXPECTED_RETURN}")
@@ -205,7 +246,7 @@ def read_metrics(returned: Any, objective: Objective) -> dict[str, float]:
     names = objective.names
     if len(values) != len(names):
         raise MissingObjective(
-            f"the task returned {len(values)} numbers for {len(names)} objectives ({', '.join(names)}); "
-            "use one entry in hydra.sweeper.direction for each number"
+            f"the task returned {len(values)} numbers for {len(names)} objectives"
+            f" ({', '.join(names)}); use one entry in hydra.sweeper.direction for each number"
         )
     return as_numbers(dict(zip(names, values, strict=True)))

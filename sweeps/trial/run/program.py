@@ -1,8 +1,9 @@
 """The program that a user started, as `__main__` in the process of each trial.
 
-A trial runs the program's statements again up to the one that started the study, without what Python runs only in a
-program: `if __name__ == "__main__":`. So its functions and classes are sent by name, and module-level statements have
-their effect in each trial, as for processes that multiprocessing spawns.
+A trial runs the program's statements again up to the one that started the study, without what
+Python runs only in a program: `if __name__ == "__main__":`. So its functions and classes are sent
+by name, and module-level statements have their effect in each trial, as for processes that
+multiprocessing spawns.
 """
 
 import ast
@@ -32,7 +33,8 @@ _SCOPES = _FUNCTIONS | ast.Lambda
 
 @dataclass(frozen=True)
 class Program:
-    """The program of this process: its file, its source when the study started, and the words that were typed."""
+    """The program of this process: its file, its source when the study started, and the words that
+    were typed."""
 
     file: str
     module: str  # name of the module after `python -m`; empty for a file
@@ -50,17 +52,25 @@ class Program:
 
     @cached_property
     def own_names(self) -> set[str]:
-        """Return the names that the user's process may have set to other objects than the trials' processes have."""
+        """Return the names that the user's process may have set to other objects than the trials'
+        processes have."""
         tree = self._parts.tree
-        declared = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
+        declared: set[str] = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Global):
+                declared.update(node.names)
         return declared.union(*map(_bound_names, self._parts.left_out))
 
     def missing_names(self, task_name: str) -> set[str]:
-        """Return the names that a function uses, and that the left out statements set or may have changed.
+        """Return the names that a function uses, and that the left out statements set or may have
+        changed.
 
-        They may also have changed what the functions use that they call, except the task function, which trials call.
+        They may also have changed what the functions use that they call, except the task function,
+        which trials call.
         """
-        functions = {part.name: part for part in self._parts.tree.body if isinstance(part, _FUNCTIONS)}
+        functions = {
+            part.name: part for part in self._parts.tree.body if isinstance(part, _FUNCTIONS)
+        }
         functions.pop(task_name, None)
         changed = set(self.own_names)
         to_look_at: list[ast.stmt] = [*self._parts.left_out]
@@ -77,13 +87,15 @@ class Program:
         """Make the program this process's `__main__`. Raises what its statements raise."""
         sys.argv[:] = self.argv
         module = sys.modules[_MAIN] = self._make_module()
-        sys.modules[_SPAWNED] = module  # because spawned processes send objects of the program's classes by this name
+        # because spawned processes send objects of the program's classes by this name
+        sys.modules[_SPAWNED] = module
         self._show_source()
         code = compile(self._parts.kept, self.file, "exec", dont_inherit=True)
         try:
             with hydra_refused():
                 exec(code, module.__dict__)  # noqa: S102 - the user's own program
-        except HydraStarted:  # because the program starts Hydra before the line that started the study
+        except HydraStarted:
+            # because the program starts Hydra before the line that started the study
             pass
         _of_this_process[:] = [(module, self)]
 
@@ -104,7 +116,8 @@ class Program:
         return module
 
     def _show_source(self) -> None:
-        """Let tracebacks and `inspect.getsource` show the lines that run, although the file may change."""
+        """Let tracebacks and `inspect.getsource` show the lines that run, although the file may
+        change."""
         lines = decode_source(self.source).splitlines(keepends=True)
         linecache.cache[self.file] = len(self.source), None, lines, self.file
 
@@ -143,7 +156,8 @@ class _Guards(ast.NodeTransformer):
 
 
 class _Comparisons(ast.NodeTransformer):
-    """Replaces comparisons of `__name__` with "__main__" by their results in a module that is imported."""
+    """Replaces comparisons of `__name__` with "__main__" by their results in a module that is
+    imported."""
 
     def __init__(self) -> None:
         self.any = False
@@ -151,7 +165,9 @@ class _Comparisons(ast.NodeTransformer):
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         sides = [node.left, *node.comparators]
         has_name = any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides)
-        has_main = any(isinstance(part, ast.Constant) and part.value == _MAIN for part in ast.walk(node))
+        has_main = any(
+            isinstance(part, ast.Constant) and part.value == _MAIN for part in ast.walk(node)
+        )
         if not (has_name and has_main):
             return node
         self.any = True
@@ -164,11 +180,19 @@ def _bound_names(part: ast.stmt) -> set[str]:
     names: set[str] = set()
     for node in ast.walk(part):
         match node:
-            case ast.Name(id=name, ctx=ast.Store()) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            case (
+                ast.Name(id=name, ctx=ast.Store())
+                | ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+            ):
                 names.add(name)
             case ast.ClassDef(name=name):
                 names.add(name)
-            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+            case (
+                ast.MatchAs(name=str(name))
+                | ast.MatchStar(name=str(name))
+                | ast.MatchMapping(rest=str(name))
+            ):
                 names.add(name)
             case ast.alias(name=name, asname=other):
                 names.add(other or name.partition(".")[0])
@@ -183,11 +207,13 @@ def _global_names(table: symtable.SymbolTable) -> Iterator[str]:
 
 
 def interpreter_options() -> list[str]:
-    """Return the options with which this Python was started, such as -O, for the processes of trials.
+    """Return the options with which this Python was started, such as -O, for the processes of
+    trials.
 
     Those of warnings are left out, because the filters are sent with the app.
     """
-    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing
+    # as multiprocessing has it
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     options = [flag for flag in flags if not flag.startswith("-W")]
     for name, value in sys._xoptions.items():
         setting = name if value is True else f"{name}={value}"
@@ -224,7 +250,8 @@ def _read(module: ModuleType) -> Program | None:
 
 
 def _typed_argv(module: str) -> list[str]:
-    """Return the `sys.argv` with which this process started, because the program may have changed it since."""
+    """Return the `sys.argv` with which this process started, because the program may have changed
+    it since."""
     for start in (sys.argv[0], module, module.removesuffix(f".{_MAIN}")):
         if start and start in sys.orig_argv:
             position = sys.orig_argv.index(start)

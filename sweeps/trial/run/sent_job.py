@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SentJob:
-    """A job whose config only the trial's process unpickles, because a config may contain classes of the program."""
+    """A job whose config only the trial's process unpickles, because a config may contain classes
+    of the program."""
 
     number: int
     attempt: int
@@ -31,7 +32,9 @@ class SentJob:
         """Return the job as it is sent."""
         program = job.app.program
         content = pack(replace(job, app=replace(job.app, program=None)))
-        return cls(job.number, job.attempt, job.folder, job.request, job.environment, program, content)
+        return cls(
+            job.number, job.attempt, job.folder, job.request, job.environment, program, content
+        )
 
     @property
     def attempt_folder(self) -> "AttemptFolder":

@@ -34,15 +34,17 @@ def staged(path: str | Path) -> Path:
 
 @contextmanager
 def staging(paths: Sequence[str]) -> Iterator[None]:
-    """Copy the paths to the node's disk, once for all processes of the SLURM job, and name the copies in `STAGED`.
+    """Copy the paths to the node's disk, once for all processes of the SLURM job, and name the
+    copies in `STAGED`.
 
-    The first process copies, and the others wait. The last process removes the copies; those of killed jobs are
-    removed by the next job. Raises UserError if a path cannot be copied.
+    The first process copies, and the others wait. The last process removes the copies; those of
+    killed jobs are removed by the next job. Raises UserError if a path cannot be copied.
     """
     if not paths:
         yield
         return
-    disk = next(filter(os.path.isdir, (os.environ.get(name, "") for name in ("SLURM_TMPDIR", "TMPDIR"))), "/tmp")  # noqa: S108
+    disks = [os.environ.get(name, "") for name in ("SLURM_TMPDIR", "TMPDIR")]
+    disk = next(filter(os.path.isdir, disks), "/tmp")  # noqa: S108
     folder = Path(disk) / f"sweepyard-{os.getuid()}-{os.environ['SLURM_JOB_ID']}"
     try:
         make_private(folder)
@@ -50,7 +52,9 @@ def staging(paths: Sequence[str]) -> Iterator[None]:
         _remove_unused(folder, new_s=_NEW_S)
         copies = _copy_once([Path(path).expanduser().absolute() for path in paths], folder)
     except OSError as error:
-        raise UserError(f"hydra.launcher.stage: {error}.\nStage less on this disk, or remove stage") from error
+        raise UserError(
+            f"hydra.launcher.stage: {error}.\nStage less on this disk, or remove stage"
+        ) from error
     os.environ[STAGED] = json.dumps(copies)
     try:
         yield
@@ -73,7 +77,8 @@ def _copy_once(paths: Sequence[Path], folder: Path) -> dict[str, str]:
                 continue
             aside = copy.with_suffix(".part")
             if path.is_dir():
-                shutil.rmtree(aside, ignore_errors=True)  # because a killed process may have left a part
+                # because a killed process may have left a part
+                shutil.rmtree(aside, ignore_errors=True)
                 shutil.copytree(path, aside)
             else:
                 shutil.copy2(path, aside)
@@ -84,7 +89,8 @@ def _copy_once(paths: Sequence[Path], folder: Path) -> dict[str, str]:
 
 
 def _remove_unused(own: Path, new_s: float) -> None:
-    """Remove this user's folders that no living process reads; `own` only if nothing can be about to read it."""
+    """Remove this user's folders that no living process reads; `own` only if nothing can be about
+    to read it."""
     for folder in own.parent.glob(f"{own.name.rpartition('-')[0]}-*"):
         with suppress(OSError):
             is_new = time.time() - folder.stat().st_mtime < (new_s if folder == own else _NEW_S)

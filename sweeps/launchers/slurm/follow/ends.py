@@ -1,4 +1,5 @@
-"""The outcome of an attempt without an end.json, from the SLURM state of its job and the end of its log."""
+"""The outcome of an attempt without an end.json, from the SLURM state of its job and the end of its
+log."""
 
 import errno
 import math
@@ -23,7 +24,8 @@ from sweeps.trial.ranks import first_failure
 
 # Messages of jobacct_gather's OverMemoryKill, cgroups, C++, Python and TensorFlow.
 _MEMORY = re.compile(
-    "exceeded (job )?memory limit|oom[-_]kill|std::bad_alloc|MemoryError|ResourceExhausted|OOM when allocating"
+    "exceeded (job )?memory limit|oom[-_]kill|std::bad_alloc|MemoryError|ResourceExhausted|OOM when"
+    " allocating"
 )
 _STATES = {
     "CANCELLED": State.CANCELLED,
@@ -47,12 +49,17 @@ _USAGE = "system/memory_usage_megabytes"
 
 
 def outcome_of_job(info: JobInfo, folder: Path, launcher: DictConfig | None = None) -> Outcome:
-    """Return the outcome of a job that is over, with its files in `folder`, and its node if that may be at fault.
+    """Return the outcome of a job that is over, with its files in `folder`, and its node if that
+    may be at fault.
 
     `launcher` are the settings of its trial, if they are known.
     """
     end = _outcome_without_node(info, folder, launcher)
-    is_no_start = end.state is State.REFUSED and not end.request_refused and not any(folder.glob("slurm/errno.*"))
+    is_no_start = (
+        end.state is State.REFUSED
+        and not end.request_refused
+        and not any(folder.glob("slurm/errno.*"))
+    )
     if info.state in _NODE_FAILED or (is_no_start and not _is_disk_full(folder)):
         failed = info.state in _NODE_FAILED or not (folder / "log").exists()
         return replace(end, node=node_of(info.id), node_failed=failed)
@@ -60,7 +67,8 @@ def outcome_of_job(info: JobInfo, folder: Path, launcher: DictConfig | None = No
 
 
 def _is_disk_full(folder: Path) -> bool:
-    """Return whether the log of a job names a full disk, or this process cannot write beside the log either."""
+    """Return whether the log of a job names a full disk, or this process cannot write beside the
+    log either."""
     lines = last_lines(folder / "log", 20)
     if any(os.strerror(number) in line for number in _FULL for line in lines):
         return True
@@ -79,23 +87,35 @@ def _outcome_without_node(info: JobInfo, folder: Path, launcher: DictConfig | No
         user = f"user {info.by}" if info.by.isdecimal() else info.by
         return Outcome(State.LOST, f"it was cancelled by {user} ({job}: CANCELLED)")
     if info.state not in ("COMPLETED", "FAILED"):
-        return Outcome(_STATES.get(info.state, State.LOST), f"{ENDED[info.state]} ({job}: {info.state})")
+        return Outcome(
+            _STATES.get(info.state, State.LOST), f"{ENDED[info.state]} ({job}: {info.state})"
+        )
     lines = last_lines(folder / "log", 20)
-    # SLURM's messages may begin in the middle of a line, because srun does not wait for the end of the line.
-    own_lines = [text for line in lines if (text := re.split("srun: |slurmstepd", line)[0]).strip("0123456789: ")]
+    # SLURM's messages may begin in the middle of a line, because srun does not wait for the end of
+    # the line.
+    own_lines = [
+        text
+        for line in lines
+        if (text := re.split("srun: |slurmstepd", line)[0]).strip("0123456789: ")
+    ]
     source = f"({job}): {own_lines[-1]}" if own_lines else f"({job})"
     if any(map(_MEMORY.search, lines)):
         return Outcome(State.OUT_OF_MEMORY, f"{ENDED['OUT_OF_MEMORY']} {source}")
     if refusal := _refusal(folder, launcher):
         return Outcome(State.REFUSED, f"{refusal} {source}")
     if info.state == "FAILED" and (refusal := refusal_of_srun(lines)):
-        return Outcome(State.REFUSED, f"{refusal}{advice_on_srun(launcher)} ({job})", request_refused=True)
+        return Outcome(
+            State.REFUSED, f"{refusal}{advice_on_srun(launcher)} ({job})", request_refused=True
+        )
     if info.state == "COMPLETED":
         state = State.FAILED
         error = "its process ended without a result"
-    elif task := next(filter(None, map(_TASK_ENDED.search, lines)), None):  # the first, because srun kills the others
+    elif task := next(filter(None, map(_TASK_ENDED.search, lines)), None):
+        # the first, because srun kills the others
         node, rank, message = task.groups()
-        state, error = next(pair for start, pair in _TASK_STATES.items() if message.startswith(start))
+        state, error = next(
+            pair for start, pair in _TASK_STATES.items() if message.startswith(start)
+        )
         error = f"{error}, task {rank} on {node}: {message}"
     else:  # because the batch script and its srun died too
         state = State.LOST
@@ -110,15 +130,22 @@ def _refusal(folder: Path, launcher: DictConfig | None) -> str:
         return str(OSError(number, os.strerror(number), str(folder)))
     if (folder / PRIVATE / SET_UP).exists():
         return ""
-    if not (folder / "log").exists():  # because SLURM creates the log first, or ends the job with JobLaunchFailure
-        return f"its node could not create {folder / 'log'}: its disk may be full, read-only or not mounted"
+    # because SLURM creates the log first, or ends the job with JobLaunchFailure
+    if not (folder / "log").exists():
+        return (
+            f"its node could not create {folder / 'log'}: its disk may be full, read-only or not"
+            " mounted"
+        )
     return f"it ended before its processes started; {failed_line(folder / PRIVATE, launcher)}"
 
 
-def outcome_of_attempt(info: JobInfo, attempt: AttemptFolder, launcher: DictConfig | None = None) -> Outcome:
+def outcome_of_attempt(
+    info: JobInfo, attempt: AttemptFolder, launcher: DictConfig | None = None
+) -> Outcome:
     """Return the outcome of a job that ran one attempt, with these settings of its trial."""
     end = outcome_of_job(info, attempt.path, launcher)
-    if end.state is State.REFUSED and attempt.began() is not None:  # because it could not write its own outcome
+    # because it could not write its own outcome
+    if end.state is State.REFUSED and attempt.began() is not None:
         return replace(end, state=State.LOST, request_refused=False)
     failure = first_failure(attempt)
     if failure and end.state in (State.FAILED, State.LOST):
@@ -126,31 +153,47 @@ def outcome_of_attempt(info: JobInfo, attempt: AttemptFolder, launcher: DictConf
     if end.state is not State.FAILED:
         return end
     if attempt.stop_reason() is State.LOST:
-        return Outcome(State.LOST, f"SLURM requested its end, and it saved its state (SLURM job {info.id})")
+        return Outcome(
+            State.LOST, f"SLURM requested its end, and it saved its state (SLURM job {info.id})"
+        )
     if attempt.began() is None:
         return Outcome(State.REFUSED, f"it ended before the trial began; {end.error}")
     return end
 
 
-def outcomes_in_worker(info: JobInfo, end: Outcome, jobs: Sequence[Job]) -> list[tuple[int, Outcome]]:
-    """Return the outcomes of the trials that a worker was running when it ended with the outcome `end`.
+def outcomes_in_worker(
+    info: JobInfo, end: Outcome, jobs: Sequence[Job]
+) -> list[tuple[int, Outcome]]:
+    """Return the outcomes of the trials that a worker was running when it ended with the outcome
+    `end`.
 
-    If the worker was killed for its memory, only the trial furthest above its limit is out of memory.
+    If the worker was killed for its memory, only the trial furthest above its limit is out of
+    memory.
     """
     if info.state == "COMPLETED":
-        end = Outcome(State.LOST, f"SLURM requested its worker's end, and it saved its state (SLURM job {info.id})")
+        end = Outcome(
+            State.LOST,
+            f"SLURM requested its worker's end, and it saved its state (SLURM job {info.id})",
+        )
     elif end.state in (State.FAILED, State.REFUSED):
         end = Outcome(State.LOST, f"its worker ended: {end.error}")
     if end.state is not State.OUT_OF_MEMORY or len(jobs) <= 1:
         return [(job.number, end) for job in jobs]
     excess_gb = {job.number: _memory_gb(job) - (job.request.mem_gb or math.inf) for job in jobs}
-    lost = Outcome(State.LOST, f"its worker was killed for the memory of its trials (SLURM job {info.id})")
+    lost = Outcome(
+        State.LOST, f"its worker was killed for the memory of its trials (SLURM job {info.id})"
+    )
     largest = max(excess_gb, key=excess_gb.__getitem__)
-    return [(number, end if number == largest and excess > 0 else lost) for number, excess in excess_gb.items()]
+    return [
+        (number, end if number == largest and excess > 0 else lost)
+        for number, excess in excess_gb.items()
+    ]
 
 
 def _memory_gb(job: Job) -> float:
     """Return the last memory sample of the attempt, in SLURM's units of 2**30 bytes."""
     began = job.attempt_folder.began() or math.inf
-    lines = [line for line in job.folder.read_metrics(name=SYSTEM_METRICS).values if line.time >= began]
+    lines = [
+        line for line in job.folder.read_metrics(name=SYSTEM_METRICS).values if line.time >= began
+    ]
     return lines[-1].metrics.get(_USAGE, 0.0) * 1e6 / 2**30 if lines else 0.0

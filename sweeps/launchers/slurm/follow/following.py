@@ -1,4 +1,5 @@
-"""What the driver follows in SLURM: its jobs, the rate of its submissions, and the errors that may pass."""
+"""What the driver follows in SLURM: its jobs, the rate of its submissions, and the errors that may
+pass."""
 
 import logging
 import math
@@ -16,7 +17,15 @@ from sweeps.hydra.settings import SlurmLauncherConf
 from sweeps.launchers.slurm.follow.listing import ENDED, JobInfo, Listing
 from sweeps.launchers.slurm.follow.nodes import AvoidedNodes
 from sweeps.launchers.slurm.follow.watcher import FollowedJob, Watcher
-from sweeps.launchers.slurm.queue import SlurmError, Ticket, by_array, cancel, name_of, squeue, write_job_id
+from sweeps.launchers.slurm.queue import (
+    SlurmError,
+    Ticket,
+    by_array,
+    cancel,
+    name_of,
+    squeue,
+    write_job_id,
+)
 from sweeps.launchers.slurm.script.lengths import Lengths
 from sweeps.launchers.slurm.script.request import PRIVATE, parameters
 from sweeps.launchers.slurm.script.script import SETUP
@@ -27,21 +36,26 @@ log = logging.getLogger(__name__)
 
 BUSY_PAUSE_S = 10.0
 STARTS_PER_MIN = 10  # of jobs, because sites accept no more: docs/slurm.md
-_CATCH_UP_S = 0.3  # because the loop submits only a few times a second, and must still reach the rate limit
+# because the loop submits only a few times a second, and must still reach the rate limit
+_CATCH_UP_S = 0.3
 _CANCEL_AGAIN_S = 20.0
-# By state: the delay with which another node's files, or the accounting's cancellations, become visible.
+# By state: the delay with which another node's files, or the accounting's cancellations, become
+# visible.
 _LATE_S = {"COMPLETED": 5.0, "FAILED": 5.0, "CANCELLED": 15.0}
 _STUCK_S = 60.0
 _LISTING_S = 10.0
-# Reasons that do not pass by themselves, unlike AssocMaxJobsLimit: https://slurm.schedmd.com/job_reason_codes.html
+# Reasons that do not pass by themselves, unlike AssocMaxJobsLimit:
+# https://slurm.schedmd.com/job_reason_codes.html
 _STUCK = re.compile(
-    "[Hh]eld|BadConstraints|NeverSatisfied|Partition(Down|Inactive|NodeLimit|TimeLimit)|PerJob|PerNode|"
+    "[Hh]eld|BadConstraints|NeverSatisfied|PerJob|PerNode|"
+    "Partition(Down|Inactive|NodeLimit|TimeLimit)|"
     "Not(Allowed|Satisfied)|Invalid(Account|QOS)"
 )
 
 
 class FollowedJobs:
-    """The driver's SLURM jobs, of trials and of workers: one watcher and one rate of submissions for all."""
+    """The driver's SLURM jobs, of trials and of workers: one watcher and one rate of submissions
+    for all."""
 
     def __init__(self, settings: SlurmLauncherConf) -> None:
         self.jobs: dict[str, FollowedJob] = {}  # by name
@@ -75,9 +89,14 @@ class FollowedJobs:
     def notes(self) -> list[str]:
         """Return why trials wait, one line for each reason."""
         jobs = list(self.jobs.values())
-        reasons = Counter(job.info.reason for job in jobs if job.info and job.info.state == "PENDING")
+        reasons = Counter(
+            job.info.reason for job in jobs if job.info and job.info.state == "PENDING"
+        )
         # SLURM's reason is None until it has looked at a new job.
-        lines = [f"{count} pending" + f": {reason}" * (reason != "None") for reason, count in reasons.most_common()]
+        lines = [
+            f"{count} pending" + f": {reason}" * (reason != "None")
+            for reason, count in reasons.most_common()
+        ]
         troubles = list(self._troubles.values())
         more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
         outages = [
@@ -95,7 +114,8 @@ class FollowedJobs:
 
     @contextmanager
     def retrying(self, subject: str) -> Iterator[None]:
-        """Note a file error under its subject, because it must not affect other trials and may pass."""
+        """Note a file error under its subject, because it must not affect other trials and may
+        pass."""
         try:
             yield
         except (OSError, CorruptFile) as error:
@@ -104,14 +124,17 @@ class FollowedJobs:
             self._troubles.pop(subject, None)
 
     def try_submit(self, job: Job, submit: Callable[[], bool]) -> bool:
-        """Return the result of `submit`. If the disk accepts no files, refuse the job; retry other file errors."""
+        """Return the result of `submit`. If the disk accepts no files, refuse the job; retry other
+        file errors."""
         with self.retrying(f"trial {job.number}"):
             try:
                 return submit()
             except OSError as error:
                 if error.errno not in NO_ROOM:
                     raise
-                self.report(job.number, Outcome(State.REFUSED, f"its files cannot be written: {error}"))
+                self.report(
+                    job.number, Outcome(State.REFUSED, f"its files cannot be written: {error}")
+                )
                 return True
         return False
 
@@ -129,7 +152,8 @@ class FollowedJobs:
 
     @property
     def starts(self) -> int:
-        """Return how many jobs are recent or pending, because all of these may start within a minute."""
+        """Return how many jobs are recent or pending, because all of these may start within a
+        minute."""
         return sum(self._is_recent(job) or self._is_pending(job) for job in self._starting)
 
     def _is_recent(self, job: FollowedJob) -> bool:
@@ -142,7 +166,9 @@ class FollowedJobs:
         self.busy = reason
         self._not_before = time.monotonic() + BUSY_PAUSE_S
 
-    def send(self, folder: Path, settings: SlurmLauncherConf, trials: int = 1) -> FollowedJob | None:
+    def send(
+        self, folder: Path, settings: SlurmLauncherConf, trials: int = 1
+    ) -> FollowedJob | None:
         """Submit and follow a job for the call in `folder`, of `trials` at a time.
 
         Return None if SLURM accepts no jobs now. Raises RefusedError.
@@ -152,11 +178,13 @@ class FollowedJobs:
         return self.follow(folder, Ticket(name_of(folder), job_id)) if is_sent else None
 
     def sbatch(self, folder: Path, requested: Mapping[str, Any]) -> tuple[bool, str | None]:
-        """Submit a job or an array. Return whether SLURM may have accepted it, and its id if sbatch has answered.
+        """Submit a job or an array. Return whether SLURM may have accepted it, and its id if sbatch
+        has answered.
 
         Raises RefusedError.
         """
-        catch_up_s = _CATCH_UP_S if self._interval_s < 1 else 0.0  # because sites count the submissions of a second
+        # because sites count the submissions of a second
+        catch_up_s = _CATCH_UP_S if self._interval_s < 1 else 0.0
         self._not_before = max(self._not_before, time.monotonic() - catch_up_s) + self._interval_s
         try:
             job_id = submit(folder, self._nodes.exclude(requested))
@@ -168,15 +196,20 @@ class FollowedJobs:
 
     def follow(self, folder: Path, ticket: Ticket) -> FollowedJob:
         now = time.monotonic()
-        job = FollowedJob(folder, ticket.name, ticket.id, ticket.array, now + _STUCK_S, followed_at=now)
-        while self._starting and not (self._is_recent(self._starting[0]) or self._is_pending(self._starting[0])):
+        job = FollowedJob(
+            folder, ticket.name, ticket.id, ticket.array, now + _STUCK_S, followed_at=now
+        )
+        while self._starting and not (
+            self._is_recent(self._starting[0]) or self._is_pending(self._starting[0])
+        ):
             self._starting.popleft()
         self._starting.append(job)
         self.jobs[job.name] = job  # replaces an earlier submission of the job
         return job
 
     def final_info(self, job: FollowedJob) -> JobInfo | None:
-        """Return SLURM's description of a job that is over; None while it is alive, or while its files may be late."""
+        """Return SLURM's description of a job that is over; None while it is alive, or while its
+        files may be late."""
         info = job.info
         now = time.monotonic()
         if info is None:
@@ -184,11 +217,16 @@ class FollowedJobs:
         if info.state in ENDED:
             job.ended_at = job.ended_at or now
             with suppress(OSError):
-                (job.folder / PRIVATE / SETUP).unlink(missing_ok=True)  # because a cancelled job has not read it
+                # because a cancelled job has not read it
+                (job.folder / PRIVATE / SETUP).unlink(missing_ok=True)
                 list(job.folder.iterdir())  # because listing refreshes the cache of an NFS client
-            canceller_known = info.state == "CANCELLED" and (info.by is not None or job.cancel_at is not None)
+            canceller_known = info.state == "CANCELLED" and (
+                info.by is not None or job.cancel_at is not None
+            )
             is_complete = canceller_known or any(job.folder.glob("ranks/*.json"))
-            return info if is_complete or now - job.ended_at >= _LATE_S.get(info.state, 0.0) else None
+            return (
+                info if is_complete or now - job.ended_at >= _LATE_S.get(info.state, 0.0) else None
+            )
         if job.id != info.id:  # because sbatch's answer was lost
             write_job_id(job.array or job.folder, info.id.partition("_")[0])
             job.id = info.id
@@ -197,32 +235,51 @@ class FollowedJobs:
         return None
 
     def _handle_pending(self, job: FollowedJob, info: JobInfo, now: float) -> None:
-        """Cancel a pending job again if its first cancellation had no effect, and warn once if it is stuck."""
+        """Cancel a pending job again if its first cancellation had no effect, and warn once if it
+        is stuck."""
         is_due = job.cancel_at is not None and now > job.cancel_at
-        if is_due and not self.watcher.problem:  # because without an answer each scancel would take seconds
+        # because without an answer each scancel would take seconds
+        if is_due and not self.watcher.problem:
             self.cancel([job], only_pending=True)
         if now <= job.warn_at or not _STUCK.search(info.reason):
             return
-        elements = [other for other in self.jobs.values() if other.array == job.array] if job.array else [job]
+        elements = (
+            [other for other in self.jobs.values() if other.array == job.array]
+            if job.array
+            else [job]
+        )
         stuck = [other for other in elements if other.info and other.info.reason == info.reason]
         for other in stuck:  # because one warning is enough for elements with the same reason
             other.warn_at = math.inf
         whole = info.id.partition("_")[0]
-        job_id = whole if len(stuck) == len(elements) else by_array(other.info.id for other in stuck if other.info)[0]
+        job_id = (
+            whole
+            if len(stuck) == len(elements)
+            else by_array(other.info.id for other in stuck if other.info)[0]
+        )
         advice = f"Cancel it and change its request: scancel {job_id}"
         if "eld" in info.reason:
             release = "Ask your admins to release it" if "Admin" in info.reason else "Release it"
             advice = f"{release}: scontrol release {job_id}, or cancel it: scancel {job_id}"
-        log.warning("SLURM job %s will not start by itself (%s: %s).\n%s", job_id, job.name, info.reason, advice)
+        log.warning(
+            "SLURM job %s will not start by itself (%s: %s).\n%s",
+            job_id,
+            job.name,
+            info.reason,
+            advice,
+        )
 
     def cancel(self, jobs: Sequence[FollowedJob], only_pending: bool = False) -> None:
-        """Cancel the jobs, or only those that are still pending. Warn about jobs that may still run."""
+        """Cancel the jobs, or only those that are still pending. Warn about jobs that may still
+        run."""
         for job in jobs:
             job.cancel_at = time.monotonic() + _CANCEL_AGAIN_S
         ids = by_array(job.id for job in jobs if job.id)
-        batches = [ids[i : i + 500] for i in range(0, len(ids), 500)]  # because a longer list exceeds the timeout
+        # because a longer list exceeds the timeout
+        batches = [ids[i : i + 500] for i in range(0, len(ids), 500)]
         chosen = {job.name for job in jobs}
-        # because elements without an id share the name of their array with these, until squeue lists their ids
+        # because elements without an id share the name of their array with these, until squeue
+        # lists their ids
         shared = {job.array for job in self.jobs.values() if job.array and job.name not in chosen}
         unnamed = [job for job in jobs if not job.id and job.array not in shared]
         names = {name_of(job.array) if job.array else job.name: None for job in unnamed}

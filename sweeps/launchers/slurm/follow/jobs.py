@@ -29,13 +29,16 @@ _OLDEST = 30
 class JobTrials:
     """The trials that have a SLURM job of their own."""
 
-    def __init__(self, slurm: FollowedJobs, settings: SlurmLauncherConf, arrays: Arrays, folder: Path) -> None:
+    def __init__(
+        self, slurm: FollowedJobs, settings: SlurmLauncherConf, arrays: Arrays, folder: Path
+    ) -> None:
         self._slurm = slurm
         self._settings = settings
         self._collected = CollectedTrials(slurm, settings, arrays, folder)
         self._most_ahead = max(limits.MOST, 2 * settings.array_parallelism)
         self._fills = True  # whether trials are queued ahead
-        self.trials: dict[str, tuple[Job, FollowedJob]] = {}  # submitted trials, by the name of the SLURM job
+        # submitted trials, by the name of the SLURM job
+        self.trials: dict[str, tuple[Job, FollowedJob]] = {}
 
     @property
     def count(self) -> int:
@@ -47,14 +50,16 @@ class JobTrials:
         return len(self._collected.jobs)
 
     def ages_s(self, gpus: float) -> list[float]:
-        """Return for how long trials with this number of GPUs have been running, of the oldest trials."""
+        """Return for how long trials with this number of GPUs have been running, of the oldest
+        trials."""
         jobs = islice((job for job, _ in self.trials.values() if job.request.gpus == gpus), _OLDEST)
         with self._slurm.retrying("ages of running trials"):
             return [now() - began for job in jobs if (began := job.attempt_folder.began())]
         return []
 
     def count_of(self, gpus: float) -> int:
-        """Return how many trials with this number of GPUs were collected or submitted, and are not over."""
+        """Return how many trials with this number of GPUs were collected or submitted, and are not
+        over."""
         jobs = [*(job for job, _ in self.trials.values()), *self._collected.jobs]
         return sum(job.request.gpus == gpus for job in jobs)
 
@@ -63,17 +68,21 @@ class JobTrials:
             return self.count < self._settings.array_parallelism
         if self.count >= self._most_ahead:
             self._fills = False
-        elif self.count <= self._most_ahead // 2:  # not at each end, because each array is an sbatch
+        elif self.count <= self._most_ahead // 2:
+            # not at each end, because each array is an sbatch
             self._fills = True
         return self._fills and not self._collected.is_full
 
     def submit(self, job: Job, settings: SlurmLauncherConf, ahead: bool) -> bool:
-        """Submit the trial or, with `ahead`, collect it for an array. Return False if there is no room yet."""
+        """Submit the trial or, with `ahead`, collect it for an array. Return False if there is no
+        room yet."""
         if not self.has_room(ahead):
             return False
         if ahead and self._settings.array != "never":
             return self._slurm.try_submit(job, lambda: self._collected.add(job, settings))
-        return self._slurm.may_send() and self._slurm.try_submit(job, lambda: self._submit(job, settings))
+        return self._slurm.may_send() and self._slurm.try_submit(
+            job, lambda: self._submit(job, settings)
+        )
 
     def _submit(self, job: Job, settings: SlurmLauncherConf) -> bool:
         try:
@@ -91,7 +100,8 @@ class JobTrials:
             self._send()
 
     def _send(self) -> bool:
-        """Send the next collected trials. Return False if that has to wait for room, or for a disk."""
+        """Send the next collected trials. Return False if that has to wait for room, or for a
+        disk."""
         count = len(self._collected.jobs)
         with self._slurm.retrying("arrays"):
             for job, sent in self._collected.send():
@@ -99,7 +109,8 @@ class JobTrials:
         return len(self._collected.jobs) < count or not self._slurm.may_send()
 
     def adopt(self, job: Job) -> bool:
-        """Take over the attempt. Return False if no job id was written and SLURM has no job of its name."""
+        """Take over the attempt. Return False if no job id was written and SLURM has no job of its
+        name."""
         folder = job.attempt_folder.path
         ticket = read_ticket(folder)
         with suppress(SlurmError):
@@ -129,7 +140,8 @@ class JobTrials:
         trials = list(trials)
         jobs = [sent for _, sent in trials if sent.id and sent.cancel_at is None]
         if gone := [sent for sent in jobs if sent.info and sent.info.state == GONE]:
-            self._slurm.cancel(gone)  # because SLURM may list them again, and their trials get other jobs
+            # because SLURM may list them again, and their trials get other jobs
+            self._slurm.cancel(gone)
         for job, sent in trials:
             with self._slurm.retrying(f"trial {job.number}"):
                 self._update(job, sent)
@@ -142,10 +154,16 @@ class JobTrials:
                 sent.outcome_at = time.monotonic()
             if end and (sent.ended_at or _is_single(job)):
                 self._end(job, sent, end)
-            elif sent.outcome_at and time.monotonic() > max(sent.outcome_at + _STRAGGLE_S, sent.cancel_at or 0):
+            elif sent.outcome_at and time.monotonic() > max(
+                sent.outcome_at + _STRAGGLE_S, sent.cancel_at or 0
+            ):
                 self._slurm.cancel([sent])  # because a hung rank blocks all nodes of the job
             elif info and not sent.never_was:
-                self._end(job, sent, outcome_of_attempt(info, job.attempt_folder, job.config.hydra.launcher))
+                self._end(
+                    job,
+                    sent,
+                    outcome_of_attempt(info, job.attempt_folder, job.config.hydra.launcher),
+                )
             elif info and sent.array:
                 self._forget(sent)
                 self._collected.add(job, read(job.config.hydra.launcher, SlurmLauncherConf))

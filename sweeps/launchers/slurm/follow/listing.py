@@ -33,7 +33,10 @@ class JobInfo:
 
     def __str__(self) -> str:
         """Return the job in words, such as SLURM job 7, pending (Priority)."""
-        return f"SLURM job {self.id}, {self.state.lower()}{f' ({self.reason})' if self.state == 'PENDING' else ''}"
+        return (
+            f"SLURM job {self.id},"
+            f" {self.state.lower()}{f' ({self.reason})' if self.state == 'PENDING' else ''}"
+        )
 
 
 class Listing(dict[str, JobInfo]):
@@ -53,10 +56,11 @@ class Listing(dict[str, JobInfo]):
             self[name] = info
 
     def find(self, name: str, job_id: str | None) -> JobInfo | None:
-        """Return the description of a job by its id or, while the id is unknown or not listed, by its name.
+        """Return the description of a job by its id or, while the id is unknown or not listed, by
+        its name.
 
-        The id comes first, because a plugin of the site may rename jobs. An id with the name of another job of ours
-        was given twice, as by a controller that lost its state.
+        The id comes first, because a plugin of the site may rename jobs. An id with the name of
+        another job of ours was given twice, as by a controller that lost its state.
         """
         if job_id is None or job_id not in self.by_id:
             return self.get(name)

@@ -5,28 +5,38 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from sweeps.launchers.slurm.script.script import FAILED, SETUP, entry_of
 
 _OF_SRUN = re.compile(r"srun: (?:(?:error|fatal): )?(.+)")
-_REFUSES = re.compile(r"srun: (?:error|fatal): |srun: (?:unrecognized|invalid|ambiguous) option|srun: option ")
+_REFUSES = re.compile(
+    r"srun: (?:error|fatal): |srun: (?:unrecognized|invalid|ambiguous) option|srun: option "
+)
 _TASK_ENDED = re.compile(r"srun: error: \S+: tasks? [\d,-]+: ")
 # Problems that may pass in another job, unlike a wrong option.
 _MAY_PASS = re.compile(
-    "[Cc]ontact|[Cc]onnect|[Cc]ommunicat|[Tt]imed out|[Tt]imeout|[Nn]ode fail|Node down|NODE FAIL|[Aa]bort|erminated|"
-    "Killed|killed|[Cc]ancell?ed|already complet|Expired|Invalid job id|no longer|temporarily|Zero Bytes|slurmd|"
-    "Transport endpoint|[Cc]redential|[Mm]unge|[Pp]rotocol|DNS|No route|I/O|Slurm|invalid user|failed on node"
+    "[Cc]ontact|[Cc]onnect|[Cc]ommunicat|[Tt]imed out|[Tt]imeout|[Nn]ode fail|Node down|NODE"
+    " FAIL|[Aa]bort|erminated|Killed|killed|[Cc]ancell?ed|already complet|Expired|Invalid job id|no"
+    " longer|temporarily|Zero Bytes|slurmd|Transport"
+    " endpoint|[Cc]redential|[Mm]unge|[Pp]rotocol|DNS|No route|I/O|Slurm|invalid user|failed on"
+    " node"
 )
-_NEVER_PASSES = re.compile("^invalid (?!job)|^unrecognized|cpu bind|gres|not permitted", re.IGNORECASE)
+_NEVER_PASSES = re.compile(
+    "^invalid (?!job)|^unrecognized|cpu bind|gres|not permitted", re.IGNORECASE
+)
 
 
 def refusal_of_srun(lines: Sequence[str]) -> str:
-    """Return why srun started no process, by the last lines of the log; empty if it started one, or if it may later."""
+    """Return why srun started no process, by the last lines of the log; empty if it started one, or
+    if it may later."""
     if any(map(_TASK_ENDED.search, lines)):
         return ""
-    problems = [match[1] for line in lines if _REFUSES.search(line) and (match := _OF_SRUN.search(line))]
+    problems = [
+        match[1] for line in lines if _REFUSES.search(line) and (match := _OF_SRUN.search(line))
+    ]
     if not problems:
         return ""
     problem = problems[-1].strip().rstrip(".")
@@ -45,12 +55,17 @@ def advice_on_srun(launcher: DictConfig | None) -> str:
 
 
 def failed_line(private: Path, launcher: DictConfig | None) -> str:
-    """Return which line before srun failed, as typed, with its status, by the record in the job's private folder."""
+    """Return which line before srun failed, as typed, with its status, by the record in the job's
+    private folder."""
     status, line, place = _read(private / FAILED)
     if not status:
         return "a setup line failed"
     if not line.isdecimal():
-        return f"{place} failed (status {status})" if place else f"a setup line failed (status {status})"
+        return (
+            f"{place} failed (status {status})"
+            if place
+            else f"a setup line failed (status {status})"
+        )
     name = "a setup line"
     text = ""
     entry = entry_of(int(line), _entries(launcher, resolve=True))
@@ -63,7 +78,8 @@ def failed_line(private: Path, launcher: DictConfig | None) -> str:
 
 
 def _read(file: Path) -> tuple[str, str, str]:
-    """Return the status, the line of SETUP and the place of a failed command; empty texts if they are not known."""
+    """Return the status, the line of SETUP and the place of a failed command; empty texts if they
+    are not known."""
     lines: list[str] = []
     with suppress(OSError):
         lines = file.read_text(errors="replace").splitlines()
@@ -72,10 +88,12 @@ def _read(file: Path) -> tuple[str, str, str]:
 
 
 def _entries(launcher: DictConfig | None, resolve: bool) -> list[str]:
-    """Return the entries of `setup`; as typed, because a reference may be a secret, or with `resolve` as run."""
+    """Return the entries of `setup`; as typed, because a reference may be a secret, or with
+    `resolve` as run."""
     if launcher is None:
         return []
     with suppress(Exception):  # because a resolver may raise anything
-        entries = OmegaConf.to_container(launcher, resolve=resolve).get("setup")  # type: ignore[union-attr]
+        settings: Any = OmegaConf.to_container(launcher, resolve=resolve)
+        entries = settings.get("setup")
         return [str(entry) for entry in entries] if isinstance(entries, list) else []
     return []

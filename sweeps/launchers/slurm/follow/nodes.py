@@ -22,7 +22,8 @@ class AvoidedNodes:
         self.note = ""  # which nodes are excluded and why, or why none is
 
     def update(self, bad: Mapping[str, str], pending: Iterable[str]) -> None:
-        """Let further jobs and the `pending` ones (ids) exclude the nodes in `bad`, unless there are too many.
+        """Let further jobs and the `pending` ones (ids) exclude the nodes in `bad`, unless there
+        are too many.
 
         `bad` has the reason for each node.
         """
@@ -34,7 +35,9 @@ class AvoidedNodes:
         most = min(_MOST, int(total * _LARGEST_SHARE))
         if len(bad) <= most:
             self._excluded = sorted(bad)
-            self.note = "; ".join(f"node {node} is excluded: it {reason}" for node, reason in bad.items())
+            self.note = "; ".join(
+                f"node {node} is excluded: it {reason}" for node, reason in bad.items()
+            )
         else:
             self._excluded = []
             proven = [node for node, reason in bad.items() if not reason.endswith(UNPROVEN)]
@@ -44,7 +47,8 @@ class AvoidedNodes:
             _answer("scontrol", "update", f"JobId={ids}", f"ExcNodeList={self._merge(self._typed)}")
 
     def exclude(self, requested: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters of a job without these nodes. A job whose user lists its nodes is not changed."""
+        """Return the parameters of a job without these nodes. A job whose user lists its nodes is
+        not changed."""
         if not self._excluded or "nodelist" in requested["additional_parameters"]:
             return dict(requested)
         return {**requested, "exclude": self._merge(requested.get("exclude", ""))}

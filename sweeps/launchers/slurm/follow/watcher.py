@@ -19,7 +19,8 @@ _RUNAWAY_S = 300.0  # because the accounting may miss the end of a job: sacctmgr
 
 @dataclass
 class FollowedJob:
-    """A job that SLURM may have accepted, keyed by our own name of it, which is known before its id.
+    """A job that SLURM may have accepted, keyed by our own name of it, which is known before its
+    id.
 
     Times are monotonic.
     """
@@ -31,20 +32,23 @@ class FollowedJob:
     warn_at: float = math.inf  # time to warn that it will not start by itself
     info: JobInfo | None = None  # None until SLURM has listed the job
     was_pending: bool = False  # whether squeue had it pending when it was last listed there
-    absent_since: float | None = None  # time since which squeue does not list it and sacct has no end of it
+    # time since which squeue does not list it and sacct has no end of it
+    absent_since: float | None = None
     accounted: bool = False  # whether sacct has listed it as alive since then
     followed_at: float = -math.inf
     started_at: float | None = None  # time at which squeue first listed it as started
     ended_at: float | None = None
     outcome_at: float | None = None  # time at which the outcome of its trial was first seen
-    cancel_at: float | None = None  # time to cancel it again if it is still pending; None if it was not cancelled
+    # time to cancel it again if it is still pending; None if it was not cancelled
+    cancel_at: float | None = None
 
     def find(self, jobs: Listing) -> JobInfo | None:
         """Return the job's description among `jobs`; None if it is not there."""
         info = self.find_alone(jobs)
         if info or self.array is None:
             return info
-        # SLURM describes all elements that were cancelled together, before they started, as one job without an index.
+        # SLURM describes all elements that were cancelled together, before they started, as one job
+        # without an index.
         array = jobs.find(self.name.rpartition("_")[0], self._array_id)
         if array and array.state in ENDED:
             return replace(array, id=self.id or array.id)
@@ -67,7 +71,8 @@ class FollowedJob:
         return by_name or any(job_id.rpartition("_")[0] == self._array_id for job_id in jobs.by_id)
 
     def has_vanished(self, listed: Listing) -> bool:
-        """Return whether the queue has lost an element that was pending, and that never made its log."""
+        """Return whether the queue has lost an element that was pending, and that never made its
+        log."""
         return self.was_pending and self.has_siblings(listed) and not (self.folder / "log").exists()
 
     @property
@@ -84,7 +89,11 @@ class FollowedJob:
     def failed_ranks(self) -> int:
         """Return how many ranks have written why they failed: the job then ends soon."""
         with suppress(OSError):
-            return len(list(self.folder.glob("ranks/*.json"))) if self.info and self.info.state == "RUNNING" else 0
+            return (
+                len(list(self.folder.glob("ranks/*.json")))
+                if self.info and self.info.state == "RUNNING"
+                else 0
+            )
         return 0
 
     @property
@@ -94,7 +103,8 @@ class FollowedJob:
 
 
 class Pace:
-    """The times of queries: every `shortest_s` seconds while jobs change, and ever more rarely while none does."""
+    """The times of queries: every `shortest_s` seconds while jobs change, and ever more rarely
+    while none does."""
 
     def __init__(self, shortest_s: float) -> None:
         self._shortest_s = self._interval_s = shortest_s
@@ -102,7 +112,8 @@ class Pace:
         self._due = 0.0
 
     def is_due(self, state: object, now: float) -> bool:
-        """Return whether to query now: the jobs' `state` has changed since the last query, or its answer is old."""
+        """Return whether to query now: the jobs' `state` has changed since the last query, or its
+        answer is old."""
         return state != self._state or now >= self._due
 
     def add_query(self, state: object, now: float) -> None:
@@ -132,7 +143,8 @@ class Watcher(threading.Thread):
             self.update_if_due()
 
     def update_if_due(self) -> None:
-        """Update all jobs if they have changed, or have not been updated for long. Raises nothing."""
+        """Update all jobs if they have changed, or have not been updated for long. Raises
+        nothing."""
         if not self._pace.is_due(self._state(), time.monotonic()):
             return
         try:
@@ -142,14 +154,20 @@ class Watcher(threading.Thread):
         self._pace.add_query(self._state(), time.monotonic())
 
     def _state(self) -> dict[str, object]:
-        """Return what changes when a job is submitted, starts, is cancelled, ends or vanishes, or a rank fails."""
+        """Return what changes when a job is submitted, starts, is cancelled, ends or vanishes, or a
+        rank fails."""
         jobs = list(self._jobs.values())
-        return {j.name: (j.info and j.info.state, j.absent_since, j.cancel_at, j.failed_ranks) for j in jobs}
+        return {
+            j.name: (j.info and j.info.state, j.absent_since, j.cancel_at, j.failed_ranks)
+            for j in jobs
+        }
 
     def update(self) -> None:
-        """Update all jobs. A job without an answer is unknown, not over. Raises SlurmError if squeue fails."""
+        """Update all jobs. A job without an answer is unknown, not over. Raises SlurmError if
+        squeue fails."""
         jobs = [job for job in list(self._jobs.values()) if not (job.info and job.info.by)]
-        listed = squeue() if jobs or self.problem else Listing()  # because a problem ends only when squeue answers
+        # because a problem ends only when squeue answers
+        listed = squeue() if jobs or self.problem else Listing()
         for job in jobs:  # before sacct, because sacct may take long
             if info := job.find(listed):
                 if info.state != "PENDING":
@@ -157,7 +175,9 @@ class Watcher(threading.Thread):
                 job.info = info
                 job.absent_since = None
                 job.was_pending = info.state == "PENDING"
-        unclear = [job for job in jobs if not (info := job.find(listed)) or info.state == "CANCELLED"]
+        unclear = [
+            job for job in jobs if not (info := job.find(listed)) or info.state == "CANCELLED"
+        ]
         accounts = Listing()
         problem = ""
         if ids := [job.id for job in unclear if job.id]:
@@ -171,7 +191,8 @@ class Watcher(threading.Thread):
             is_listed = job.find(listed) is not None
             is_newest = not is_listed or (job.find_alone(accounts) and not job.find_alone(listed))
             if (info := job.find(accounts)) and (info.by or is_newest):
-                if info.state == "CANCELLED" and not info.by:  # because the controller lost its state
+                # because the controller lost its state
+                if info.state == "CANCELLED" and not info.by:
                     info = replace(info, by="SLURM")
                 job.info = info
             if is_listed or (info and info.state in ENDED):
@@ -179,8 +200,11 @@ class Watcher(threading.Thread):
                 continue
             job.absent_since = job.absent_since or now
             job.accounted = job.accounted or info is not None
-            # Because SLURM keeps no record of an element that was cancelled alone, before it started.
+            # Because SLURM keeps no record of an element that was cancelled alone, before it
+            # started.
             is_cancelled = (info is None and job.has_siblings(accounts)) or job.has_vanished(listed)
-            if now - job.absent_since > (_RUNAWAY_S if job.accounted and not is_cancelled else _ABSENT_S):
+            if now - job.absent_since > (
+                _RUNAWAY_S if job.accounted and not is_cancelled else _ABSENT_S
+            ):
                 own = JobInfo(job.id or "", "CANCELLED", by=str(os.getuid()))
                 job.info = own if is_cancelled else JobInfo(job.id or "", GONE)

@@ -37,20 +37,23 @@ _EARLY_S = 65  # sbatch(1): the warning "may be sent up to 60 seconds earlier th
 
 
 def main() -> None:
-    """Execute the call that `submit` wrote to the folder on the command line, or exit with the reason."""
+    """Execute the call that `submit` wrote to the folder on the command line, or exit with the
+    reason."""
     file = Path(sys.argv[1]) / "call.pkl"
     try:
         path, *used_copies, call = cloudpickle.loads(read_own(file))
     except Exception as error:  # because a truncated pickle may raise anything
         raise SystemExit(f"{file} cannot be read: {error!r}") from error
-    sys.path[:] = [*path, *(entry for entry in sys.path[1:] if entry not in path)]  # the app's modules come first
+    # the app's modules come first
+    sys.path[:] = [*path, *(entry for entry in sys.path[1:] if entry not in path)]
     copies.use(*used_copies or [None])
     function, arguments = cloudpickle.loads(call)
     try:
         function(*arguments)
     except UserError as error:
         raise SystemExit(". ".join(line.rstrip(".") for line in str(error).splitlines())) from error
-    except OSError as error:  # recorded in an empty file, which a full disk often still accepts, unlike the log
+    except OSError as error:
+        # recorded in an empty file, which a full disk often still accepts, unlike the log
         if error.errno not in NO_ROOM:
             raise
         with suppress(OSError):
@@ -60,8 +63,11 @@ def main() -> None:
         os._exit(os.EX_IOERR)  # because frameworks wait for the other ranks in Python's clean-up
 
 
-def call_of(job: Job, settings: SlurmLauncherConf) -> tuple[Callable[..., None], SentJob, SlurmLauncherConf]:
-    """Return the call that runs the trial, without the lines of `setup`, which may contain secrets."""
+def call_of(
+    job: Job, settings: SlurmLauncherConf
+) -> tuple[Callable[..., None], SentJob, SlurmLauncherConf]:
+    """Return the call that runs the trial, without the lines of `setup`, which may contain
+    secrets."""
     return run_attempt, SentJob.of(job), replace(settings, setup=None)
 
 
@@ -73,7 +79,8 @@ def run_attempt(job: SentJob, settings: SlurmLauncherConf) -> None:
     os.environ.update(job.environment)
     attempt = job.attempt_folder
     world = replace(world_of(os.environ), timeout_s=settings.rank_timeout_s)
-    if world.is_chief and (attempt.is_over or attempt.successor.exists()):  # because its driver gave this job up
+    # because its driver gave this job up
+    if world.is_chief and (attempt.is_over or attempt.successor.exists()):
         raise UserError(f"attempt {attempt.path} is over: this job does nothing")
     if world.size == 1:  # because through srun the last lines may reach the log after the end
         log = os.open(attempt.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -95,7 +102,8 @@ def run_attempt(job: SentJob, settings: SlurmLauncherConf) -> None:
 
 
 def world_of(environment: Mapping[str, str]) -> World:
-    """Return the world of this rank. Raises RuntimeError if the ranks do not fill one node after the other."""
+    """Return the world of this rank. Raises RuntimeError if the ranks do not fill one node after
+    the other."""
     rank = int(environment["SLURM_PROCID"])
     size = int(environment["SLURM_STEP_NUM_TASKS"])
     if size == 1:
@@ -103,10 +111,14 @@ def world_of(environment: Mapping[str, str]) -> World:
     nodes = environment.get("SWEEPYARD_NODES", "").split()
     if not nodes:
         command = ["scontrol", "show", "hostnames", environment["SLURM_STEP_NODELIST"]]
-        nodes = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.split()
+        nodes = subprocess.run(
+            command, check=True, capture_output=True, text=True, timeout=60
+        ).stdout.split()
     addresses = [nodes[number * len(nodes) // size] for number in range(size)]
     if addresses[rank] != environment["SLURMD_NODENAME"]:
-        raise RuntimeError("hydra.launcher.srun_args: the ranks of a trial must fill one node after the other")
+        raise RuntimeError(
+            "hydra.launcher.srun_args: the ranks of a trial must fill one node after the other"
+        )
     return World(rank, size, int(environment["SLURM_LOCALID"]), len(nodes), tuple(addresses))
 
 
@@ -129,8 +141,9 @@ class Notice:
         """Register the handlers of the warning and of SIGTERM."""
         for number in (WARNING, signal.SIGTERM):
             signal.signal(number, self._handle)
-        # SLURM signals every process of a job. The trial's children survive the warning, because they inherit the
-        # block. A thread receives the warning at once, because the main thread may be in native code.
+        # SLURM signals every process of a job. The trial's children survive the warning, because
+        # they inherit the block. A thread receives the warning at once, because the main thread may
+        # be in native code.
         signal.pthread_sigmask(signal.SIG_BLOCK, {WARNING})
         threading.Thread(target=self._wait, daemon=True).start()
 
@@ -162,9 +175,11 @@ def print_safely(text: str) -> None:
 
 
 def _fence(attempt: AttemptFolder, world: World, is_over: threading.Event) -> None:
-    """Kill this process if a newer attempt has started, another rank has failed, or the attempt ended long ago.
+    """Kill this process if a newer attempt has started, another rank has failed, or the attempt
+    ended long ago.
 
-    The processes of a lost node may survive, and this rank may hang. After `is_over` this process ends itself.
+    The processes of a lost node may survive, and this rank may hang. After `is_over` this process
+    ends itself.
     """
     reason = ""
     checks_after_end = 0
@@ -184,7 +199,9 @@ def _fence(attempt: AttemptFolder, world: World, is_over: threading.Event) -> No
 
 
 def _kill_step() -> None:
-    """Kill all ranks at once, because srun would wait for KillWait, 30 s or more, before it kills a hung rank."""
+    """Kill all ranks at once, because srun would wait for KillWait, 30 s or more, before it kills a
+    hung rank."""
     step = f"{os.environ['SLURM_JOB_ID']}.{os.environ['SLURM_STEP_ID']}"
-    with suppress(OSError, subprocess.TimeoutExpired):  # because srun kills the ranks later in any case
+    # because srun kills the ranks later in any case
+    with suppress(OSError, subprocess.TimeoutExpired):
         subprocess.run(["scancel", "--signal=KILL", step], timeout=10, check=False)

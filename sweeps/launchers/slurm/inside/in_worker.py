@@ -2,10 +2,11 @@
 
 A worker's folder, beside the folders of the other workers of its pool:
 
-    ../queue/TOKEN       a trial that waits for any worker, as a pickled SentJob              (driver)
-    claimed/             created when this worker is ready for trials                         (worker)
-    claimed/TOKEN        a trial that this worker claimed by a rename, and that is not over   (worker)
-    dismissed            the request to end when idle                                         (driver)
+    ../queue/TOKEN       a trial that waits for any worker, as a pickled SentJob  (driver)
+    claimed/             created when this worker is ready for trials  (worker)
+    claimed/TOKEN        a trial that this worker claimed by a rename, and that is not over
+                         (worker)
+    dismissed            the request to end when idle  (driver)
 """
 
 import os
@@ -38,7 +39,8 @@ _BUSY_TICK_S = 0.5
 
 
 def run_worker(folder: Path, settings: SlurmLauncherConf, typical_s: float = 0.0) -> None:
-    """Run trials until the worker is dismissed, idle too long, near its time limit, or at its number of trials.
+    """Run trials until the worker is dismissed, idle too long, near its time limit, or at its
+    number of trials.
 
     `typical_s` is how long trials took, as measured by the driver.
     """
@@ -57,9 +59,11 @@ class Worker:
         self._forks = Forks(settings.preload, folder / "fork_server.log")
         # Only the GPUs are divided among trials, because SLURM confines the job to its cores.
         self._gpus = Gpus(names_in(os.environ.get("CUDA_VISIBLE_DEVICES", "")))
-        self._mps: Mapping[str, Mapping[str, str]] = {}  # variables of the trials on each shared GPU
+        # variables of the trials on each shared GPU
+        self._mps: Mapping[str, Mapping[str, str]] = {}
         self._notice = Notice([], settings)
-        self._running: dict[int, tuple[SentJob, list[str]]] = {}  # trials without a written outcome, and their GPUs
+        # trials without a written outcome, and their GPUs
+        self._running: dict[int, tuple[SentJob, list[str]]] = {}
         self._ended: list[tuple[int, Outcome]] = []
         self._claim_count = 0
         self._peak = 0.0  # largest part of a shared GPU's memory that a trial used
@@ -67,15 +71,19 @@ class Worker:
         self._seconds: list[float] = []  # durations of the trials that ended here
 
     def run(self) -> None:
-        """Run trials until done. Raises UserError if the job lacks GPUs or a preloaded module cannot be imported."""
+        """Run trials until done. Raises UserError if the job lacks GPUs or a preloaded module
+        cannot be imported."""
         required = round(self._request.gpus * self._settings.slots)
         if len(self._gpus) < required:
-            raise UserError(f"the trials need {required} GPUs, and SLURM allocated {list(self._gpus)}")
+            raise UserError(
+                f"the trials need {required} GPUs, and SLURM allocated {list(self._gpus)}"
+            )
         with mps.serving(self._gpus if self._settings.trials_per_gpu > 1 else ()) as self._mps:
             self._run()
 
     def _run(self) -> None:
-        # Ignored also by the fork server, because its trials save their state after SLURM's SIGTERM.
+        # Ignored also by the fork server, because its trials save their state after SLURM's
+        # SIGTERM.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         self._forks.open()
         self._notice.listen()
@@ -95,8 +103,11 @@ class Worker:
     def _may_claim(self) -> bool:
         limit = self._settings.trials_per_job
         is_full = isinstance(limit, int) and self._claim_count >= limit
-        # Any trial may be the first, because a worker that runs none would be replaced by an equal worker.
-        needed_s = statistics.median(self._seconds or [self._typical_s]) if self._claim_count else 0.0
+        # Any trial may be the first, because a worker that runs none would be replaced by an equal
+        # worker.
+        needed_s = (
+            statistics.median(self._seconds or [self._typical_s]) if self._claim_count else 0.0
+        )
         return not (is_full or self._notice.was_received or self._notice.is_due(needed_s))
 
     def _has_room(self) -> bool:
@@ -111,7 +122,8 @@ class Worker:
         return idle_s > self._settings.worker_idle_s or not self._may_claim()
 
     def _claim(self) -> None:
-        """Claim and start a trial if there is room, on a shared GPU by the memory of the trials that have ended."""
+        """Claim and start a trial if there is room, on a shared GPU by the memory of the trials
+        that have ended."""
         if not (self._forks.ready and self._has_room()):
             return
         sharers = self._settings.trials_per_gpu
@@ -128,13 +140,16 @@ class Worker:
             self._start(replace(job, request=replace(job.request, gpus=part)), gpus)
 
     def _take_oldest(self) -> SentJob | None:
-        """Take the oldest trial in the queue that no other worker takes first; return None if the queue is empty."""
-        if not self._claim_count:  # only once, because the driver deletes the folder of a lost worker
+        """Take the oldest trial in the queue that no other worker takes first; return None if the
+        queue is empty."""
+        # only once, because the driver deletes the folder of a lost worker
+        if not self._claim_count:
             self._claimed.mkdir(exist_ok=True)
         for waiting in sorted((self._folder.parent / "queue").glob("*.job")):
             claimed = self._claimed / waiting.name
             number = waiting.name.partition(".")[0]
-            if not number.isdecimal() or int(number) in self._running:  # because its earlier attempt must end first
+            # because its earlier attempt must end first
+            if not number.isdecimal() or int(number) in self._running:
                 continue
             try:
                 waiting.rename(claimed)
@@ -165,7 +180,8 @@ class Worker:
         while self._ended:
             number, end = self._ended[0]
             job, gpus = self._running[number]
-            # The driver writes the outcome of a preempted trial, because only SLURM knows the cause.
+            # The driver writes the outcome of a preempted trial, because only SLURM knows the
+            # cause.
             if job.attempt_folder.stop_reason() is not State.LOST:
                 written = job.attempt_folder.close(end)
                 self._seconds.append(written.duration_s)

@@ -12,13 +12,16 @@ from sweeps.launchers.slurm.script.submit import RefusedError, write_call
 from sweeps.launchers.slurm.trials.arrays import Arrays
 from sweeps.trial.job import Job, Outcome, State
 
-_CHUNK = 100  # trials that are collected between two polls, because the driver also has to observe ends
+# trials that are collected between two polls, because the driver also has to observe ends
+_CHUNK = 100
 
 
 class CollectedTrials:
     """Collects trials, and sends those with equal requests together."""
 
-    def __init__(self, slurm: FollowedJobs, settings: SlurmLauncherConf, arrays: Arrays, folder: Path) -> None:
+    def __init__(
+        self, slurm: FollowedJobs, settings: SlurmLauncherConf, arrays: Arrays, folder: Path
+    ) -> None:
         self._slurm = slurm
         self._settings = settings
         self._arrays = arrays
@@ -36,7 +39,8 @@ class CollectedTrials:
         return self._count >= _CHUNK and not self._settings.detach
 
     def add(self, job: Job, settings: SlurmLauncherConf) -> bool:
-        """Add a trial to those to send, and return True. Raises OSError if its files cannot be written."""
+        """Add a trial to those to send, and return True. Raises OSError if its files cannot be
+        written."""
         write_call(job.attempt_folder.path, settings, *call_of(job, settings))
         self._collected.append((pool_of(self._folder, settings).name, job))
         self._count += 1
@@ -55,7 +59,8 @@ class CollectedTrials:
         return not added
 
     def send(self) -> list[tuple[Job, FollowedJob]]:
-        """Send the next trials with equal requests, and return them; none if SLURM accepts no jobs now.
+        """Send the next trials with equal requests, and return them; none if SLURM accepts no jobs
+        now.
 
         They wait until fewer than array_parallelism jobs are queued or running.
         """
@@ -79,7 +84,9 @@ class CollectedTrials:
                 raise
             self._refuse(group, Outcome(State.REFUSED, f"its files cannot be written: {error}"))
         numbers = {job.number for job in group}
-        self._collected = [(other, job) for other, job in self._collected if job.number not in numbers]
+        self._collected = [
+            (other, job) for other, job in self._collected if job.number not in numbers
+        ]
         return list(zip(group, sent, strict=False))  # none was sent if they were refused
 
     def _refuse(self, jobs: list[Job], end: Outcome) -> None:

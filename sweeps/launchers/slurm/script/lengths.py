@@ -1,4 +1,5 @@
-"""How long trials take, by their number of GPUs, and whether they are short: many of these belong into one job."""
+"""How long trials take, by their number of GPUs, and whether they are short: many of these belong
+into one job."""
 
 import statistics
 from collections import defaultdict, deque
@@ -15,7 +16,8 @@ _NEWEST = 36
 
 
 class Lengths:
-    """The durations of the newest trials that ended by themselves, live or read from the study's folder."""
+    """The durations of the newest trials that ended by themselves, live or read from the study's
+    folder."""
 
     def __init__(self) -> None:
         self._seconds: dict[float, deque[float]] = defaultdict(lambda: deque(maxlen=_NEWEST))
@@ -40,7 +42,8 @@ class Lengths:
     def are_short(self, gpus: float, limit_s: float, ages_s: Sequence[float]) -> bool | None:
         """Return whether trials take less than the limit; None before this can be judged.
 
-        Running trials, with the ages `ages_s`, count with their ages, because the shortest trials end first.
+        Running trials, with the ages `ages_s`, count with their ages, because the shortest trials
+        end first.
         """
         if self.median_s(gpus) is not None:
             return statistics.median([*self._seconds[gpus], *ages_s]) < limit_s

@@ -1,4 +1,5 @@
-"""What the site allows: how large an array may be, how many jobs this user may have submitted, and time limits."""
+"""What the site allows: how large an array may be, how many jobs this user may have submitted, and
+time limits."""
 
 import math
 import os
@@ -12,38 +13,57 @@ from sweeps.launchers.slurm.queue import SlurmError, answer
 
 MOST = 1000  # maximum size of an array, because each element has a folder before it starts
 _ASSOCIATION = ["sacctmgr", "--noheader", "--parsable2", "show", "assoc"]
-_QOS = ["sacctmgr", "--noheader", "--parsable2", "show", "qos", "format=Name,MaxSubmitJobsPU,MaxSubmitJobsPA"]
+_QOS = [
+    "sacctmgr",
+    "--noheader",
+    "--parsable2",
+    "show",
+    "qos",
+    "format=Name,MaxSubmitJobsPU,MaxSubmitJobsPA",
+]
 
 
 def max_array() -> int:
-    """Return the maximum number of elements of an array: 1000, or less if SLURM's MaxArraySize is smaller."""
+    """Return the maximum number of elements of an array: 1000, or less if SLURM's MaxArraySize is
+    smaller."""
     with suppress(SlurmError):
-        if match := re.search(r"^MaxArraySize\s*=\s*(\d+)", answer(["scontrol", "show", "config"]), re.MULTILINE):
+        if match := re.search(
+            r"^MaxArraySize\s*=\s*(\d+)", answer(["scontrol", "show", "config"]), re.MULTILINE
+        ):
             return max(1, min(MOST, int(match[1])))
     return MOST
 
 
 def max_submitted(settings: SlurmLauncherConf) -> float:
-    """Return how many jobs this user may have queued and running; infinity without a limit, or if nobody knows.
+    """Return how many jobs this user may have queued and running; infinity without a limit, or if
+    nobody knows.
 
-    The limit may be too high, because a parent account may have a lower one: then sbatch refuses, and the driver waits.
+    The limit may be too high, because a parent account may have a lower one: then sbatch refuses,
+    and the driver waits.
     """
     try:
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # because the site's directory of users does not answer
         return math.inf
-    shown = [*_ASSOCIATION, "where", f"user={user}", "format=Account,DefaultQOS,MaxSubmitJobs,GrpSubmitJobs"]
+    shown = [
+        *_ASSOCIATION,
+        "where",
+        f"user={user}",
+        "format=Account,DefaultQOS,MaxSubmitJobs,GrpSubmitJobs",
+    ]
     associations = [row for row in _rows(shown, 4) if settings.account in (None, row[0])]
     if not associations:
         return math.inf
-    of_accounts = max(_least(row[2:]) for row in associations)  # because sbatch may choose any of them
+    # because sbatch may choose any of them
+    of_accounts = max(_least(row[2:]) for row in associations)
     names = [settings.qos] if settings.qos else [row[1] for row in associations]
     of_qos = [_least(row[1:]) for row in _rows(_QOS, 3) if row[0] in names]
     return max(1, min([of_accounts, *of_qos]))  # at least 1, so that sbatch names a limit of 0
 
 
 def minutes_in(limit: str) -> float:
-    """Return a time limit as sinfo prints it, such as 1-00:00:00 or 30:00, in minutes; infinite if it is no time."""
+    """Return a time limit as sinfo prints it, such as 1-00:00:00 or 30:00, in minutes; infinite if
+    it is no time."""
     if not (match := re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)??(?:(\d+):)?(\d+)", limit)):
         return math.inf
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())

@@ -1,4 +1,5 @@
-"""NVIDIA's Multi-Process Service: processes that share a GPU compute at the same time instead of in turns.
+"""NVIDIA's Multi-Process Service: processes that share a GPU compute at the same time instead of in
+turns.
 
 https://docs.nvidia.com/deploy/mps/
 """
@@ -21,7 +22,8 @@ _TIMEOUT_S = 20
 
 @contextmanager
 def serving(gpus: Iterable[str]) -> Iterator[Mapping[str, Mapping[str, str]]]:
-    """Serve each of this job's shared GPUs until the end; yield the variables of its trials, by the GPU's name.
+    """Serve each of this job's shared GPUs until the end; yield the variables of its trials, by the
+    GPU's name.
 
     If a GPU cannot be served, a line is printed, and its trials compute in turns.
     """
@@ -31,7 +33,10 @@ def serving(gpus: Iterable[str]) -> Iterator[Mapping[str, Mapping[str, str]]]:
             try:
                 served[gpu] = stack.enter_context(_daemon(gpu))
             except (OSError, pynvml.NVMLError, subprocess.SubprocessError) as error:
-                print(f"MPS does not serve GPU {gpu}, so its trials compute in turns: {error}", flush=True)
+                print(
+                    f"MPS does not serve GPU {gpu}, so its trials compute in turns: {error}",
+                    flush=True,
+                )
         yield served
 
 
@@ -39,10 +44,12 @@ def serving(gpus: Iterable[str]) -> Iterator[Mapping[str, Mapping[str, str]]]:
 def _daemon(gpu: str) -> Iterator[Mapping[str, str]]:
     """Run a control daemon for one GPU, and yield the variables of its trials.
 
-    Each GPU has its own daemon, because a MIG slice needs one. The GPU has its UUID, because a daemon and its clients
-    count GPUs differently. Raises OSError, NVMLError or SubprocessError if the daemon does not start.
+    Each GPU has its own daemon, because a MIG slice needs one. The GPU has its UUID, because a
+    daemon and its clients count GPUs differently. Raises OSError, NVMLError or SubprocessError if
+    the daemon does not start.
     """
-    with tempfile.TemporaryDirectory(prefix="mps", ignore_cleanup_errors=True) as folder:  # of mode 0700
+    # of mode 0700
+    with tempfile.TemporaryDirectory(prefix="mps", ignore_cleanup_errors=True) as folder:
         pipe = Path(folder, "pipe")
         log = Path(folder, "log")
         pipe.mkdir()
@@ -53,7 +60,8 @@ def _daemon(gpu: str) -> Iterator[Mapping[str, str]]:
         try:
             yield variables
         finally:
-            with suppress(OSError, subprocess.SubprocessError):  # because SLURM ends the daemon with the job anyway
+            # because SLURM ends the daemon with the job anyway
+            with suppress(OSError, subprocess.SubprocessError):
                 _control(variables, request="quit\n")
 
 

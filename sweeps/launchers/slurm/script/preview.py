@@ -23,11 +23,16 @@ from sweeps.launchers.slurm.script.submit import may_pass, sbatch
 _TIMEOUT_S = 30
 _MOST = 10  # requests that are tested, because sites limit the rate of sbatch
 _OWN = re.compile("#SBATCH --(job-name|open-mode|output|wckey)=")  # options that no user chooses
-_START = re.compile(r"Job \d+ to start at (\S+) using \d+ processors on nodes (\S+) in partition (\S+)")
+_START = re.compile(
+    r"Job \d+ to start at (\S+) using \d+ processors on nodes (\S+) in partition (\S+)"
+)
 
 
-def preview(study: Path, launchers: Sequence[DictConfig], driver: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yield the script for each of the settings and when SLURM would start it; `driver` are those of the driver's job.
+def preview(
+    study: Path, launchers: Sequence[DictConfig], driver: Mapping[str, Any] | None
+) -> Iterator[str]:
+    """Yield the script for each of the settings and when SLURM would start it; `driver` are those
+    of the driver's job.
 
     Raises UserError after the last one if SLURM would refuse any.
     """
@@ -55,7 +60,8 @@ def preview(study: Path, launchers: Sequence[DictConfig], driver: Mapping[str, A
         yield f"and {more} more requests, about which SLURM was not asked"
     if refusals:
         raise UserError(
-            f"SLURM would refuse {refusals[0].rstrip('.')}.\nCorrect the setting that it names, and preview again"
+            f"SLURM would refuse {refusals[0].rstrip('.')}.\nCorrect the setting that it names, and"
+            " preview again"
         )
 
 
@@ -71,15 +77,19 @@ def _options(script: str, launcher: DictConfig) -> Iterator[str]:
 
 
 def _environment(launcher: DictConfig) -> Iterator[str]:
-    """Yield the modules, the lines of `setup` and the container of a trial; references to the environment as typed."""
+    """Yield the modules, the lines of `setup` and the container of a trial; references to the
+    environment as typed."""
     typed: Any = OmegaConf.to_container(launcher, resolve=False)
     yield from (f"module load {name}" for name in typed.get("modules") or ())
     yield from typed.get("setup") or ()
-    yield from (f"{name}: {typed[name]}" for name in ("container", "python", "stage") if typed.get(name))
+    yield from (
+        f"{name}: {typed[name]}" for name in ("container", "python", "stage") if typed.get(name)
+    )
 
 
 def _from_environment(typed: Any, resolved: Any) -> Iterator[tuple[str, str]]:
-    """Yield the text of each value from the environment, which may be a secret, and the reference to it."""
+    """Yield the text of each value from the environment, which may be a secret, and the reference
+    to it."""
     if isinstance(typed, dict):
         for key, value in typed.items():
             yield from _from_environment(value, resolved[key])
@@ -93,19 +103,32 @@ def _ask(script: str, timeout_min: int) -> tuple[str, bool]:
         done = _run(sbatch("--test-only", script), script)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"SLURM cannot be asked: {error}", False
-    message = "; ".join(done.stderr.replace("sbatch: error: ", "").replace("sbatch: ", "").strip().splitlines())
+    message = "; ".join(
+        done.stderr.replace("sbatch: error: ", "").replace("sbatch: ", "").strip().splitlines()
+    )
     if start := _START.search(message):
         limit = _limit_of(start[3])
-        if timeout_min > minutes_in(limit):  # because without EnforcePartLimits the job would wait for ever
-            return f"PartitionTimeLimit: {timeout_min} min requested, and {start[3]} allows {limit}", True
-        return f"SLURM would start it at {start[1].replace('T', ' ')} on {start[2]}, partition {start[3]}", False
+        # because without EnforcePartLimits the job would wait for ever
+        if timeout_min > minutes_in(limit):
+            return (
+                f"PartitionTimeLimit: {timeout_min} min requested, and {start[3]} allows {limit}",
+                True,
+            )
+        return (
+            (
+                f"SLURM would start it at {start[1].replace('T', ' ')} on {start[2]}, partition"
+                f" {start[3]}"
+            ),
+            False,
+        )
     if done.returncode and may_pass(message):
         return with_hint(f"SLURM cannot be asked now: {message or 'sbatch did not answer'}"), False
     return message or "SLURM accepts it", bool(done.returncode)
 
 
 def _limit_of(partition: str) -> str:
-    """Return a partition's time limit as sinfo prints it, such as 1-00:00:00; "" if sinfo does not answer."""
+    """Return a partition's time limit as sinfo prints it, such as 1-00:00:00; "" if sinfo does not
+    answer."""
     with suppress(OSError, subprocess.TimeoutExpired):
         answer = _run(["sinfo", "--noheader", "--format=%l", f"--partition={partition}"]).stdout
         return answer.strip().rpartition("\n")[2]  # because a first line may name the cluster

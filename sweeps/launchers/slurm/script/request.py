@@ -36,36 +36,67 @@ def request(settings: SlurmLauncherConf) -> Request:
     if gpus and settings.cpus_per_gpu:
         cores = math.ceil(gpus * settings.cpus_per_gpu)
     names = ["mem_gb", "mem_per_cpu", *(["mem_per_gpu"] if gpus else [])]
-    if len(amounts := [(name, amount) for name in names if (amount := getattr(settings, name)) is not None]) > 1:
+    if (
+        len(
+            amounts := [
+                (name, amount) for name in names if (amount := getattr(settings, name)) is not None
+            ]
+        )
+        > 1
+    ):
         (name, amount), (other, its_amount) = amounts[:2]
-        problem = f"hydra.launcher.{name}={amount:g}" if name == "mem_gb" else f"hydra.launcher.{name}={amount}"
+        problem = (
+            f"hydra.launcher.{name}={amount:g}"
+            if name == "mem_gb"
+            else f"hydra.launcher.{name}={amount}"
+        )
         problem += f" and {other}={its_amount} conflict: a job has one amount of memory."
-        raise UserError(f"{problem}\nType hydra.launcher.{name}=null or hydra.launcher.{other}=null")
+        raise UserError(
+            f"{problem}\nType hydra.launcher.{name}=null or hydra.launcher.{other}=null"
+        )
     if gpus and settings.mem_per_gpu:
         memory: float | None = gpus * _gigabytes(settings.mem_per_gpu) or None
     elif settings.mem_per_cpu:
         memory = (cores or tasks) * _gigabytes(settings.mem_per_cpu) or None
     else:
         memory = (_mem_gb(settings) or 0) * settings.nodes or None
-    return Request(gpus, cores, memory, settings.timeout_min, settings.nodes, tasks, settings.co2_g_per_kwh)
+    return Request(
+        gpus, cores, memory, settings.timeout_min, settings.nodes, tasks, settings.co2_g_per_kwh
+    )
 
 
 def pool_of(folder: Path, settings: SlurmLauncherConf, trials_per_gpu: int = 1) -> Path:
-    """Return the folder, in `folder`, of the trials that can share a job or an array: their requests are equal."""
-    key = repr((parameters(folder, settings), trials_per_gpu, settings.setup, settings.preload, copies.in_use()))
+    """Return the folder, in `folder`, of the trials that can share a job or an array: their
+    requests are equal."""
+    key = repr(
+        (
+            parameters(folder, settings),
+            trials_per_gpu,
+            settings.setup,
+            settings.preload,
+            copies.in_use(),
+        )
+    )
     return folder / hashlib.blake2s(key.encode(), digest_size=4).hexdigest()
 
 
 def place_of(folder: Path, array: str = "") -> str:
-    """Return the folder of a job's files as a shell's word; for an array, the folder of the element that runs it."""
-    return f"{shlex.quote(str(folder / ELEMENTS))}/$SLURM_ARRAY_TASK_ID" if array else shlex.quote(str(folder))
+    """Return the folder of a job's files as a shell's word; for an array, the folder of the element
+    that runs it."""
+    return (
+        f"{shlex.quote(str(folder / ELEMENTS))}/$SLURM_ARRAY_TASK_ID"
+        if array
+        else shlex.quote(str(folder))
+    )
 
 
-def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1, array: str = "") -> dict[str, Any]:
+def parameters(
+    folder: Path, settings: SlurmLauncherConf, trials: int = 1, array: str = ""
+) -> dict[str, Any]:
     """Return the parameters of submitit's SlurmExecutor for a job with `trials` side by side.
 
-    `array` are the indices of a job array, as --array. The arguments of srun end with the command that starts Python,
-    which is part of the request.
+    `array` are the indices of a job array, as --array. The arguments of srun end with the command
+    that starts Python, which is part of the request.
     """
     gpus = _gpus_per_node(settings)
     private = f"{place_of(folder, array)}/{PRIVATE}"
@@ -80,7 +111,9 @@ def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1, array
             *(settings.srun_args or []),
             *environment.python_command(settings, folder, gpus > 0, _IGNORE_SIGNALS),
         ],
-        "setup": lines_before_srun(settings, private, {**resources, **settings.additional_parameters}),
+        "setup": lines_before_srun(
+            settings, private, {**resources, **settings.additional_parameters}
+        ),
         "additional_parameters": {
             # not through submitit, because it warns about GPUs counted by node
             **({"cpus-per-gpu": settings.cpus_per_gpu} if gpus and settings.cpus_per_gpu else {}),
@@ -106,7 +139,9 @@ def _resources(folder: Path, settings: SlurmLauncherConf, trials: int) -> dict[s
         "ntasks_per_node": settings.tasks_per_node,
         "cpus_per_task": _cpus_per_task(settings, trials),
         # None instead of 0, because sites without GPUs refuse a request for 0 GPUs.
-        "gpus_per_node": None if counted_by_gres else (settings.gpus_per_node or 0) * gpu_factor or None,
+        "gpus_per_node": (
+            None if counted_by_gres else (settings.gpus_per_node or 0) * gpu_factor or None
+        ),
         "gpus_per_task": (settings.gpus_per_task or 0) * gpu_factor or None,
         "gres": ",".join(gres) or None,
         "mem": None if mem_gb is None else _megabytes(mem_gb * trials),
@@ -124,11 +159,18 @@ def _cpus_per_task(settings: SlurmLauncherConf, trials: int) -> int | None:
 
 def _step_options(settings: SlurmLauncherConf, log: str, trials: int) -> list[str]:
     """Return srun's options of output and cores."""
-    options = ["--output", log, "--open-mode=append", "--kill-on-bad-exit=1", "--distribution=block"]
+    options = [
+        "--output",
+        log,
+        "--open-mode=append",
+        "--kill-on-bad-exit=1",
+        "--distribution=block",
+    ]
     if settings.nodes * settings.tasks_per_node > 1:
         options += ["--label"]  # because each line of the log then names its rank
     if cpus := _cpus_per_task(settings, trials):
-        options += [f"--cpus-per-task={cpus}"]  # because since SLURM 22.05 a step does not inherit the option
+        # because since SLURM 22.05 a step does not inherit the option
+        options += [f"--cpus-per-task={cpus}"]
     return options
 
 
@@ -149,11 +191,14 @@ def _megabytes(memory_gb: float) -> str:
 def _gpus_per_node(settings: SlurmLauncherConf) -> int:
     """Return the number of GPUs on each node, by whichever setting requests GPUs."""
     by_gres = sum(_count(item) or 0 for item in _gres(settings))
-    return settings.gpus_per_node or (settings.gpus_per_task or 0) * settings.tasks_per_node or by_gres
+    return (
+        settings.gpus_per_node or (settings.gpus_per_task or 0) * settings.tasks_per_node or by_gres
+    )
 
 
 def _gres(settings: SlurmLauncherConf) -> list[str]:
-    """Return the items of --gres, where gpus_per_node is the number of a kind of GPU without a number.
+    """Return the items of --gres, where gpus_per_node is the number of a kind of GPU without a
+    number.
 
     Raises UserError if both have a number, and the numbers differ.
     """
@@ -161,15 +206,26 @@ def _gres(settings: SlurmLauncherConf) -> list[str]:
     count = settings.gpus_per_node
     if count is None:
         return items
-    counted = [item for item in items if _count(item) is not None and item.rpartition(":")[2].isdecimal()]
+    counted = [
+        item for item in items if _count(item) is not None and item.rpartition(":")[2].isdecimal()
+    ]
     if counted and count and count != sum(_count(item) or 0 for item in counted):
-        problem = f"hydra.launcher.gres={settings.gres} and {count} GPUs on each node (gpus or gpus_per_node) conflict"
-        raise UserError(f"{problem}.\nLeave the number out: hydra.launcher.gres={re.sub(':[0-9]+$', '', counted[0])}")
-    return [item if _count(item) is None or item in counted else f"{item}:{count}" for item in items]
+        problem = (
+            f"hydra.launcher.gres={settings.gres} and {count} GPUs on each node (gpus or"
+            " gpus_per_node) conflict"
+        )
+        raise UserError(
+            f"{problem}.\nLeave the number out:"
+            f" hydra.launcher.gres={re.sub(':[0-9]+$', '', counted[0])}"
+        )
+    return [
+        item if _count(item) is None or item in counted else f"{item}:{count}" for item in items
+    ]
 
 
 def _count(item: str) -> int | None:
-    """Return the number of GPUs in an item of --gres: gpu, gpu:2 or gpu:v100:2; None for another resource."""
+    """Return the number of GPUs in an item of --gres: gpu, gpu:2 or gpu:v100:2; None for another
+    resource."""
     words = item.split(":")
     if words[0] != "gpu":
         return None
@@ -184,5 +240,7 @@ def _times(item: str, count: int) -> str:
 def _gigabytes(memory: str) -> float:
     match = re.fullmatch(r"(\d+)([KMGT]?)B?", str(memory).upper())
     if match is None:
-        raise UserError(f"hydra.launcher: '{memory}' is not an amount of memory.\nUse an amount such as 16G")
+        raise UserError(
+            f"hydra.launcher: '{memory}' is not an amount of memory.\nUse an amount such as 16G"
+        )
     return int(match[1]) * _UNITS[match[2]]

@@ -45,7 +45,8 @@ _SETTINGS = {
 }
 """Settings by words of sbatch's refusals."""
 _PYTHON = (
-    "from sweeps.launchers.slurm.inside.in_job import main; main()"  # not -m, because calls are pickled by module name
+    # not -m, because calls are pickled by module name
+    "from sweeps.launchers.slurm.inside.in_job import main; main()"
 )
 # because functions of the app are pickled as byte code, which differs between versions of Python
 _CHECK_VERSION = """import sys
@@ -55,7 +56,8 @@ if sys.version_info[:2] != {version}:
 
 
 class RefusedError(Exception):
-    """SLURM will never accept this job; the text is its error, `habits` the variables of the shell that it obeys."""
+    """SLURM will never accept this job; the text is its error, `habits` the variables of the shell
+    that it obeys."""
 
     def __init__(self, error: str, habits: Collection[str] = ()) -> None:
         super().__init__(error)
@@ -63,16 +65,26 @@ class RefusedError(Exception):
 
     @property
     def outcome(self) -> Outcome:
-        """Return the outcome of a trial whose job was refused, with the settings that SLURM's words are about."""
+        """Return the outcome of a trial whose job was refused, with the settings that SLURM's words
+        are about."""
         names = [name for words, name in _SETTINGS.items() if words in str(self).lower()]
-        habits = [f"{variable}={os.environ[variable]}" for variable in self.habits if shell.HABITS[variable] in names]
+        habits = [
+            f"{variable}={os.environ[variable]}"
+            for variable in self.habits
+            if shell.HABITS[variable] in names
+        ]
         advice = f". Change hydra.launcher.{' or hydra.launcher.'.join(names)}" if names else ""
         advice += f", because of {' and '.join(habits)} in your shell" if habits else ""
-        return Outcome(State.REFUSED, f"SLURM refused the job: {str(self).rstrip('.')}{advice}", request_refused=True)
+        return Outcome(
+            State.REFUSED,
+            f"SLURM refused the job: {str(self).rstrip('.')}{advice}",
+            request_refused=True,
+        )
 
 
 class BusyError(Exception):
-    """SLURM does not accept the job now: a limit on submitted jobs is reached, or its controller is away."""
+    """SLURM does not accept the job now: a limit on submitted jobs is reached, or its controller is
+    away."""
 
 
 class UnansweredError(BusyError):
@@ -84,10 +96,14 @@ def check_commands() -> None:
     for command in ("sbatch", "srun", "squeue", "scancel"):
         if shutil.which(command) is None:
             problem = f"hydra/launcher=slurm: this machine has no {command} command."
-            raise UserError(f"{problem}\nRun the command on a login node, or use hydra/launcher=local")
+            raise UserError(
+                f"{problem}\nRun the command on a login node, or use hydra/launcher=local"
+            )
 
 
-def write_call(folder: Path, settings: SlurmLauncherConf, function: Callable[..., None], *arguments: Any) -> None:
+def write_call(
+    folder: Path, settings: SlurmLauncherConf, function: Callable[..., None], *arguments: Any
+) -> None:
     """Write the call that a job with its files in `folder` will execute. Raises OSError."""
     make_private(folder / PRIVATE)
     path = sys.path if environment.is_own_python(settings) else environment.app_path()
@@ -96,7 +112,8 @@ def write_call(folder: Path, settings: SlurmLauncherConf, function: Callable[...
 
 
 def write_setup(folder: Path, lines: Sequence[str] | None) -> None:
-    """Write the lines of `setup`, which may contain secrets, for the job with its files in `folder`. Raises OSError."""
+    """Write the lines of `setup`, which may contain secrets, for the job with its files in
+    `folder`. Raises OSError."""
     if lines:
         (folder / PRIVATE / SETUP).touch(mode=0o600)
         (folder / PRIVATE / SETUP).write_text(setup_text(lines))
@@ -107,7 +124,8 @@ def submit(folder: Path, requested: Mapping[str, Any]) -> str:
 
     `requested` are the parameters of `request.parameters`.
 
-    Raises RefusedError, BusyError or UnansweredError, and OSError if its files could not be written.
+    Raises RefusedError, BusyError or UnansweredError, and OSError if its files could not be
+    written.
     """
     private = folder / PRIVATE
     make_private(private)
@@ -118,12 +136,20 @@ def submit(folder: Path, requested: Mapping[str, Any]) -> str:
     executor.update_parameters(**requested)
     place = f"{place_of(folder, requested['additional_parameters'].get('array', ''))}/{PRIVATE}"
     try:
-        with contextlib.redirect_stderr(io.StringIO()):  # because submitit prints each error that it raises
-            job_id = str(executor._submit_command(f"{shlex.join(['-u', *options, '-c', program])} {place}").job_id)
+        # because submitit prints each error that it raises
+        with contextlib.redirect_stderr(io.StringIO()):
+            job_id = str(
+                executor._submit_command(
+                    f"{shlex.join(['-u', *options, '-c', program])} {place}"
+                ).job_id
+            )
         write_job_id(folder, job_id)
     except FailedJobError as error:
-        if not isinstance(error.__cause__, subprocess.CalledProcessError):  # because the output is not text
-            raise UnansweredError(f"the output of sbatch cannot be read: {error.__cause__}") from error
+        # because the output is not text
+        if not isinstance(error.__cause__, subprocess.CalledProcessError):
+            raise UnansweredError(
+                f"the output of sbatch cannot be read: {error.__cause__}"
+            ) from error
         message = str(error).replace("sbatch: error: ", "").strip()
         code = error.__cause__.returncode
         if not message and code in _TIMEOUT_CODES:
@@ -154,7 +180,8 @@ class _Executor(submitit.SlurmExecutor):
 
 
 def sbatch(argument: str, script: str) -> list[str]:
-    """Return the command that submits a job, or with `--test-only` tests the script on its standard input.
+    """Return the command that submits a job, or with `--test-only` tests the script on its standard
+    input.
 
     `script` is the text of the batch script, whose options win over variables of the shell.
     """
@@ -163,5 +190,10 @@ def sbatch(argument: str, script: str) -> list[str]:
 
 
 def may_pass(message: str) -> bool:
-    """Return whether the error of sbatch is no refusal: a limit on submitted jobs, or a controller that is away."""
-    return not message or with_hint(message) != message or bool(_BUSY.search(message) or _UNANSWERED.search(message))
+    """Return whether the error of sbatch is no refusal: a limit on submitted jobs, or a controller
+    that is away."""
+    return (
+        not message
+        or with_hint(message) != message
+        or bool(_BUSY.search(message) or _UNANSWERED.search(message))
+    )

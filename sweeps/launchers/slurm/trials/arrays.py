@@ -1,7 +1,8 @@
 """Job arrays: jobs with equal requests that one sbatch submits.
 
-An array's folder is `arrays/<pool>/<n>` in the study's folder, private to its owner: slurm/ and job.json as for any job
-(see queue.py), and elements/<i>, a link to the folder of the attempt or the worker that element i runs.
+An array's folder is `arrays/<pool>/<n>` in the study's folder, private to its owner: slurm/ and
+job.json as for any job (see queue.py), and elements/<i>, a link to the folder of the attempt or the
+worker that element i runs.
 """
 
 import logging
@@ -26,24 +27,29 @@ _ADJUST_S = 30.0  # time between changes of an array's throttle
 
 
 class Arrays:
-    """Submits the study's jobs of trials and of workers as arrays, within the limits of the site."""
+    """Submits the study's jobs of trials and of workers as arrays, within the limits of the
+    site."""
 
     def __init__(self, slurm: FollowedJobs, settings: SlurmLauncherConf, folder: Path) -> None:
         self._slurm = slurm
         self._settings = settings
         self._folder = folder
-        self._slice = limits.MOST  # maximum size of the next array; halved if SLURM accepts no array of that size
+        # maximum size of the next array; halved if SLURM accepts no array of that size
+        self._slice = limits.MOST
         self._max_array: int | None = None
         self._max_submitted: dict[tuple[str | None, str | None], float] = {}
-        self._throttles: dict[Path, tuple[float, float]] = {}  # by array: its throttle, and when it was set
+        # by array: its throttle, and when it was set
+        self._throttles: dict[Path, tuple[float, float]] = {}
 
     @property
     def room(self) -> int:
-        """Return how many more jobs may run. Without room no job is sent, because no throttle may be 0."""
+        """Return how many more jobs may run. Without room no job is sent, because no throttle may
+        be 0."""
         return self._settings.array_parallelism - len(self._slurm.jobs)
 
     def size(self, settings: SlurmLauncherConf, count: int) -> int:
-        """Return how many of `count` jobs to send now: within the size of an array, and the limits of the user."""
+        """Return how many of `count` jobs to send now: within the size of an array, and the limits
+        of the user."""
         if count == 1 or settings.array == "never":
             return 1
         if self._max_array is None:
@@ -55,12 +61,17 @@ class Arrays:
         count = min(count, self._slice, self._max_array)
         room = max(0, limit - len(self._slurm.jobs))
         # Not a few at a time, because each is an sbatch.
-        return 0 if room < min(count, math.ceil(limit / 4) if limit < math.inf else 0) else int(min(count, room))
+        return (
+            0
+            if room < min(count, math.ceil(limit / 4) if limit < math.inf else 0)
+            else int(min(count, room))
+        )
 
     def send(
         self, pool: str, folders: Sequence[Path], settings: SlurmLauncherConf, trials: int = 1
     ) -> list[FollowedJob]:
-        """Submit a job for the call in each of `folders`, and return the jobs; none if SLURM accepts no jobs now.
+        """Submit a job for the call in each of `folders`, and return the jobs; none if SLURM
+        accepts no jobs now.
 
         Raises RefusedError and OSError.
         """
@@ -78,7 +89,8 @@ class Arrays:
     def _send_array(
         self, pool: Path, folders: Sequence[Path], settings: SlurmLauncherConf, trials: int
     ) -> list[FollowedJob]:
-        """Write the array and its elements, then submit it, so that the next driver could adopt it at any moment."""
+        """Write the array and its elements, then submit it, so that the next driver could adopt it
+        at any moment."""
         numbers = [int(folder.name) for folder in pool.glob("*") if folder.name.isdecimal()]
         array = pool / str(1 + max(numbers, default=0))
         make_private(self._folder)
@@ -92,24 +104,32 @@ class Arrays:
         running = f"%{throttle}" if throttle < len(folders) else ""
         try:
             indices = f"0-{len(folders) - 1}{running}"
-            is_sent, array_id = self._slurm.sbatch(array, parameters(array, settings, trials, indices))
+            is_sent, array_id = self._slurm.sbatch(
+                array, parameters(array, settings, trials, indices)
+            )
         except RefusedError:
             shutil.rmtree(array)
             raise
         if not is_sent:
             shutil.rmtree(array)
-            self._slice = max(1, len(folders) // 2) if "MaxSubmit" in self._slurm.busy else self._slice
+            self._slice = (
+                max(1, len(folders) // 2) if "MaxSubmit" in self._slurm.busy else self._slice
+            )
             return []
-        self._slurm.delay(min(throttle, len(folders)) - 1)  # because sites count elements that start as submissions
+        # because sites count elements that start as submissions
+        self._slurm.delay(min(throttle, len(folders)) - 1)
         self._slice = min(limits.MOST, 2 * self._slice)
         self._throttles[array] = throttle if running else math.inf, time.monotonic()
         return [
-            self._slurm.follow(folder, Ticket(ticket.name, array_id and f"{array_id}_{index}", array))
+            self._slurm.follow(
+                folder, Ticket(ticket.name, array_id and f"{array_id}_{index}", array)
+            )
             for index, (folder, ticket) in enumerate(zip(folders, tickets, strict=True))
         ]
 
     def adjust_throttles(self) -> None:
-        """Set the throttles of the living arrays, which share array_parallelism with all other jobs."""
+        """Set the throttles of the living arrays, which share array_parallelism with all other
+        jobs."""
         now = time.monotonic()
         left = self._settings.array_parallelism
         arrays: dict[Path, list[FollowedJob]] = {}

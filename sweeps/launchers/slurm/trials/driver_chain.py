@@ -1,11 +1,14 @@
-"""The chain of jobs in which a study's drivers run one after the other (`driver_job`), from its files and SLURM.
+"""The chain of jobs in which a study's drivers run one after the other (`driver_job`), from its
+files and SLURM.
 
 In the study's folder:
 
     driver.log                  what all drivers print
     driver/jobs/<n>/job.json    the id of the n-th job
-    driver/jobs/<n>/follows     the id of the job before, written before sbatch; missing if a person submitted the job
-    driver/jobs/<n>/begun       its process, the size of the journal at its start, and how many idle drivers preceded it
+    driver/jobs/<n>/follows     the id of the job before, written before sbatch; missing if a
+                                person submitted the job
+    driver/jobs/<n>/begun       its process, the size of the journal at its start, and how many
+                                idle drivers preceded it
 """
 
 import json
@@ -35,7 +38,8 @@ _ACCOUNTED_S = 15.0
 
 
 def living(study: Path) -> list[JobInfo]:
-    """Return the jobs of the study's drivers that are queued or running, oldest first. Raises SlurmError."""
+    """Return the jobs of the study's drivers that are queued or running, oldest first. Raises
+    SlurmError."""
     tickets = [read_ticket(folder) for folder in folders(study)]
     if not tickets:
         return []
@@ -55,23 +59,29 @@ def job_of(study: Path, driver: Holder) -> str | None:
 
 
 def begin(folder: Path, job_id: str, timeout_min: int) -> int:
-    """Record that the job has begun. Return how many drivers in a row before it made no progress."""
+    """Record that the job has begun. Return how many drivers in a row before it made no
+    progress."""
     study = folder.parents[2]
     follows = follows_of(folder)
     idle = 0
     write_job_id(folder, job_id)  # because the command that submitted the job may have been killed
-    before = next((other for other in folders(study) if follows and read_job_id(other) == follows), None)
+    before = next(
+        (other for other in folders(study) if follows and read_job_id(other) == follows), None
+    )
     with suppress(OSError):
         lived_until = (study / "driver.lock").stat().st_mtime
         if before and not made_progress(before, timeout_min, lived_until):
             idle = idle_count(before) + 1
     process = {"host": socket.gethostname(), "pid": os.getpid()}  # which becomes the driver
-    write_whole(folder / "begun", json.dumps({"journal": _journal_size(study), "idle": idle, **process}))
+    write_whole(
+        folder / "begun", json.dumps({"journal": _journal_size(study), "idle": idle, **process})
+    )
     return idle
 
 
 def made_progress(folder: Path, timeout_min: int, now: float) -> bool:
-    """Return whether the journal has grown since a driver's job began, or the driver has lived long. `now` in s."""
+    """Return whether the journal has grown since a driver's job began, or the driver has lived
+    long. `now` in s."""
     if not (begun := _begun(folder)):
         return False
     lived_s = now - (folder / "begun").stat().st_mtime
@@ -98,7 +108,8 @@ def _journal_size(study: Path) -> int:
 
 
 def was_cancelled(job_id: str) -> bool:
-    """Return whether this user ended the job with scancel; if the accounting does not tell, he has not."""
+    """Return whether this user ended the job with scancel; if the accounting does not tell, he has
+    not."""
     deadline = time.monotonic() + _ACCOUNTED_S
     with suppress(SlurmError):
         while (info := squeue().by_id.get(job_id)) and info.state == "CANCELLED":
@@ -116,7 +127,9 @@ def jobs_folder(study: Path) -> Path:
 
 def folders(study: Path) -> list[Path]:
     """Return the folders of all drivers' jobs, oldest first."""
-    numbers = sorted(int(path.name) for path in jobs_folder(study).glob("[0-9]*") if path.name.isdecimal())
+    numbers = sorted(
+        int(path.name) for path in jobs_folder(study).glob("[0-9]*") if path.name.isdecimal()
+    )
     return [jobs_folder(study) / str(number) for number in numbers]
 
 

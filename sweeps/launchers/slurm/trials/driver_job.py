@@ -1,7 +1,8 @@
-"""The driver of a study as a SLURM job (hydra.launcher.driver=job), because login nodes end long processes.
+"""The driver of a study as a SLURM job (hydra.launcher.driver=job), because login nodes end long
+processes.
 
-Before a job starts the driver, it submits the next job, which depends on its own by `afternotok`. So SLURM starts the
-next driver if this one reaches its time limit, is killed, or loses its node.
+Before a job starts the driver, it submits the next job, which depends on its own by `afternotok`.
+So SLURM starts the next driver if this one reaches its time limit, is killed, or loses its node.
 """
 
 import os
@@ -65,20 +66,25 @@ class Launch:
     variables: list[str]  # SLURM's variables that the user's terminal had
     python_path: str | None
     settings: SlurmLauncherConf  # of the driver's job
-    habits: dict[str, str] | None = None  # of the terminal's variables, those by which options are set
+    # of the terminal's variables, those by which options are set
+    habits: dict[str, str] | None = None
 
     @classmethod
     def of(cls, words: Sequence[str], settings: SlurmLauncherConf) -> "Launch":
-        """Return the launch of a command in this folder and environment. Raises UserError if no partition allows it."""
+        """Return the launch of a command in this folder and environment. Raises UserError if no
+        partition allows it."""
         variables = [name for name in os.environ if name.startswith(OF_JOBS) and not is_in_job()]
         path = os.environ.get("PYTHONPATH")
         of_job = request(settings)
         return cls(list(words), Path.cwd(), [*variables, "SLURM_CONF"], path, of_job, habits(""))
 
     def restore(self, place: Path) -> None:
-        """Restore the folder and the environment of the terminal, for a driver in the job at `place`."""
+        """Restore the folder and the environment of the terminal, for a driver in the job at
+        `place`."""
         of_job = (*OF_JOBS, "SLURMD_", "SUBMITIT_", "SWEEPYARD_", "PYTHONPATH")
-        for name in [name for name in os.environ if name.startswith(of_job) and name not in self.variables]:
+        for name in [
+            name for name in os.environ if name.startswith(of_job) and name not in self.variables
+        ]:
             del os.environ[name]
         os.environ.update(self.habits or {})
         os.environ.update({"PYTHONPATH": self.python_path} if self.python_path is not None else {})
@@ -87,12 +93,14 @@ class Launch:
 
 
 class DriverJob:
-    """The job of a study's driver: still to be submitted by the user's command, or the job that this driver is in."""
+    """The job of a study's driver: still to be submitted by the user's command, or the job that
+    this driver is in."""
 
     def __init__(self, study: Path, settings: SlurmLauncherConf) -> None:
         """Find out where this process is.
 
-        Raises UserError if no partition allows a driver, or if the process is in the job of another study's driver.
+        Raises UserError if no partition allows a driver, or if the process is in the job of another
+        study's driver.
         """
         self._study = study
         self._settings = settings
@@ -105,12 +113,14 @@ class DriverJob:
             request(settings)
 
     def _refuse_other(self, started: Path) -> None:
-        """Raise UserError, because the job of a study's driver must start no driver of another study, and so on."""
+        """Raise UserError, because the job of a study's driver must start no driver of another
+        study, and so on."""
         other, self._study = self._study, started
         self.end()
         raise UserError(
-            f"hydra.sweep.dir: this job drives the study in {started}, and its command leads to {other}.\n"
-            f"Let the command lead to the same folder each time, as with {shlex.quote(sweep_dir_word(str(started)))}"
+            f"hydra.sweep.dir: this job drives the study in {started}, and its command leads to"
+            f" {other}.\nLet the command lead to the same folder each time, as with"
+            f" {shlex.quote(sweep_dir_word(str(started)))}"
         )
 
     @property
@@ -126,33 +136,52 @@ class DriverJob:
     @property
     def _next(self) -> Path | None:
         own = self._place and read_job_id(self._place)
-        return next((folder for folder in folders(self._study) if own and follows_of(folder) == own), None)
+        return next(
+            (folder for folder in folders(self._study) if own and follows_of(folder) == own), None
+        )
 
     def submit(self, line: str) -> str:
-        """Submit the first driver, which runs the command `line`. Return the id of its job. Raises UserError."""
+        """Submit the first driver, which runs the command `line`. Return the id of its job. Raises
+        UserError."""
         check_commands()
         words = [sys.executable, *shlex.split(line)[1:]]
         try:
             return _send(self._study, None, Launch.of(words, self._settings))
         except (RefusedError, BusyError) as error:
             is_busy = isinstance(error, BusyError)
-            problem = f"SLURM {'accepts no job now' if is_busy else 'refused the job'} for the driver: {error}"
-            advice = "Repeat the command later" if is_busy else "Correct the setting that SLURM names"
-            raise UserError(f"{problem}\n{advice}, or run the driver here: {_here(shlex.split(line))}") from error
+            problem = (
+                f"SLURM {'accepts no job now' if is_busy else 'refused the job'} for the driver:"
+                f" {error}"
+            )
+            advice = (
+                "Repeat the command later" if is_busy else "Correct the setting that SLURM names"
+            )
+            raise UserError(
+                f"{problem}\n{advice}, or run the driver here: {_here(shlex.split(line))}"
+            ) from error
 
     def watch(self) -> None:
-        """Submit the next driver if that failed before. Raises UserError if a newer driver has begun."""
+        """Submit the next driver if that failed before. Raises UserError if a newer driver has
+        begun."""
         if self._place is None or time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + _LOOK_S
-        if newer := [f for f in folders(self._study) if int(f.name) > int(self._place.name) and (f / "begun").exists()]:
-            raise UserError(f"the study is left to its newer driver, SLURM job {read_job_id(newer[-1])}")
+        if newer := [
+            f
+            for f in folders(self._study)
+            if int(f.name) > int(self._place.name) and (f / "begun").exists()
+        ]:
+            raise UserError(
+                f"the study is left to its newer driver, SLURM job {read_job_id(newer[-1])}"
+            )
         if self.goes_on or not (own := read_job_id(self._place)):
             return
         self._look_at = time.monotonic() + _AGAIN_S
         try:
             launch = Launch.of(sys.orig_argv, self._settings)
-            if idle_count(self._place) < _IDLE or made_progress(self._place, launch.settings.timeout_min, time.time()):
+            if idle_count(self._place) < _IDLE or made_progress(
+                self._place, launch.settings.timeout_min, time.time()
+            ):
                 _send(self._study, own, launch)
         except (RefusedError, BusyError, UserError) as error:
             print(f"the next driver cannot be submitted now: {error}; retrying", flush=True)
@@ -164,29 +193,45 @@ class DriverJob:
             try:
                 cancel([job])
             except SlurmError as error:
-                print(f"the next driver may still start, and end at once: {error}\nCancel it: scancel {job}")
+                print(
+                    f"the next driver may still start, and end at once: {error}\nCancel it: scancel"
+                    f" {job}"
+                )
 
 
 def request(settings: SlurmLauncherConf) -> SlurmLauncherConf:
-    """Return the request of the driver's job. Raises UserError if its partition does not allow the time."""
-    partition = settings.driver_partition or settings.partition or habits("").get("SBATCH_PARTITION")
+    """Return the request of the driver's job. Raises UserError if its partition does not allow the
+    time."""
+    partition = (
+        settings.driver_partition or settings.partition or habits("").get("SBATCH_PARTITION")
+    )
     limits: dict[str, float] = {}
     with suppress(SlurmError):  # because sbatch, or the preview, names the problem
-        limits = {name: minutes_in(limit) for name, limit in rows(["sinfo", "--noheader", "--format=%P|%l"], 2)}
+        limits = {
+            name: minutes_in(limit)
+            for name, limit in rows(["sinfo", "--noheader", "--format=%P|%l"], 2)
+        }
     names = partition.split(",") if partition else [name for name in limits if name.endswith("*")]
     limits = {name.rstrip("*"): minutes for name, minutes in limits.items()}
-    name = min((name.rstrip("*") for name in names), key=lambda name: limits.get(name, _DAY_MIN), default="")
-    allowed = limits.get(name, float("inf"))  # because sinfo hides some partitions; sbatch names one that is wrong
+    name = min(
+        (name.rstrip("*") for name in names),
+        key=lambda name: limits.get(name, _DAY_MIN),
+        default="",
+    )
+    # because sinfo hides some partitions; sbatch names one that is wrong
+    allowed = limits.get(name, float("inf"))
     minutes = settings.driver_timeout_min or min(_DAY_MIN, allowed)
     if minutes > allowed:
         raise UserError(
-            f"hydra.launcher.driver_timeout_min={minutes}: partition {name} allows {allowed:g} minutes.\n"
-            f"Type hydra.launcher.driver_timeout_min={int(allowed)}, or choose another hydra.launcher.driver_partition"
+            f"hydra.launcher.driver_timeout_min={minutes}: partition {name} allows {allowed:g}"
+            f" minutes.\nType hydra.launcher.driver_timeout_min={int(allowed)}, or choose another"
+            " hydra.launcher.driver_partition"
         )
     if minutes < _SHORTEST_MIN and not settings.driver_timeout_min:
         raise UserError(
-            f"hydra.launcher.driver=job: partition {name} allows {allowed:g} minutes, which is short for a driver.\n"
-            f"Choose another hydra.launcher.driver_partition, or type hydra.launcher.driver_timeout_min={int(minutes)}"
+            f"hydra.launcher.driver=job: partition {name} allows {allowed:g} minutes, which is"
+            " short for a driver.\nChoose another hydra.launcher.driver_partition, or type"
+            f" hydra.launcher.driver_timeout_min={int(minutes)}"
         )
     return SlurmLauncherConf(
         timeout_min=int(minutes),
@@ -201,22 +246,26 @@ def request(settings: SlurmLauncherConf) -> SlurmLauncherConf:
 
 
 def requested(study: Path, settings: SlurmLauncherConf) -> dict[str, object]:
-    """Return the parameters of the first driver's job. Raises UserError if its partition does not allow the time."""
+    """Return the parameters of the first driver's job. Raises UserError if its partition does not
+    allow the time."""
     return _parameters(jobs_folder(study) / "1", request(settings), None)
 
 
 def run_driver(folder: Path, launch: Launch) -> None:
-    """Submit the next driver, and turn into the driver of the study. Raises UserError if the chain ends here."""
+    """Submit the next driver, and turn into the driver of the study. Raises UserError if the chain
+    ends here."""
     study = folder.parents[2]
     follows = follows_of(folder)
     job_id = os.environ["SLURM_JOB_ID"]
     log = os.open(study / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(log, 1), os.dup2(log, 2)  # because srun's output is a terminal, and its last lines may be late
+    # because srun's output is a terminal, and its last lines may be late
+    os.dup2(log, 1), os.dup2(log, 2)
     idle = begin(folder, job_id, launch.settings.timeout_min)
     launch.restore(folder)  # first, because the next driver inherits it
     if follows and was_cancelled(follows):
         raise UserError(
-            f"driver job {follows} was cancelled with scancel, so none follows.\nResume: {shlex.join(launch.words)}"
+            f"driver job {follows} was cancelled with scancel, so none follows.\nResume:"
+            f" {shlex.join(launch.words)}"
         )
     if idle < _IDLE:
         try:
@@ -229,20 +278,28 @@ def run_driver(folder: Path, launch: Launch) -> None:
         except BusyError as error:
             print(f"the next driver is submitted later: {error}", flush=True)
     else:
-        print(f"{idle} drivers in a row made no progress: none follows this one until it makes some", flush=True)
+        print(
+            f"{idle} drivers in a row made no progress: none follows this one until it makes some",
+            flush=True,
+        )
     deadline = time.monotonic() + _LOCK_S
-    while holder(study / "driver.lock") and time.monotonic() < deadline:  # by which time the driver before has left
+    # by which time the driver before has left
+    while holder(study / "driver.lock") and time.monotonic() < deadline:
         time.sleep(0.5)
-    os.execv(launch.words[0], launch.words)  # noqa: S606 - the command that the user typed, without a shell
+    # the command that the user typed, without a shell
+    os.execv(launch.words[0], launch.words)  # noqa: S606
 
 
 def _here(words: Sequence[str]) -> str:
     """Return the command that runs the driver of this command here."""
-    return shlex.join([*(word for word in words if not word.startswith("hydra.launcher.driver")), _HERE])
+    return shlex.join(
+        [*(word for word in words if not word.startswith("hydra.launcher.driver")), _HERE]
+    )
 
 
 def _send(study: Path, follows: str | None, launch: Launch) -> str:
-    """Submit a job for the next driver, and return its id. Raises RefusedError, or BusyError if SLURM has none."""
+    """Submit a job for the next driver, and return its id. Raises RefusedError, or BusyError if
+    SLURM has none."""
     numbers = [int(folder.name) for folder in folders(study)]
     folder = jobs_folder(study) / str(1 + max(numbers, default=0))
     folder.mkdir(parents=True)
@@ -258,12 +315,19 @@ def _send(study: Path, follows: str | None, launch: Launch) -> str:
         raise
 
 
-def _parameters(folder: Path, settings: SlurmLauncherConf, follows: str | None) -> dict[str, object]:
+def _parameters(
+    folder: Path, settings: SlurmLauncherConf, follows: str | None
+) -> dict[str, object]:
     log = str(folder.parents[2] / LOG)
     options = parameters(folder, settings)
     warning_s = min(_WARNING_S, settings.timeout_min * 60 // 4)
     after = {"dependency": f"afternotok:{follows}", "kill-on-invalid-dep": "yes"} if follows else {}
-    own = {"output": log, "open-mode": "append", "signal": f"{signal.SIGTERM.name[3:]}@{warning_s}", **after}
+    own = {
+        "output": log,
+        "open-mode": "append",
+        "signal": f"{signal.SIGTERM.name[3:]}@{warning_s}",
+        **after,
+    }
     options["additional_parameters"] |= own
     srun = [log if word == str(folder / "log") else word for word in options["srun_args"]]
     return {**options, "srun_args": srun}

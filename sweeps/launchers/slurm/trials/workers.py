@@ -38,16 +38,19 @@ class PooledTrial:
 
     job: Job
     pool: Path  # folder of the queue and the workers for trials with the same resources
-    gone_since: float | None = None  # time since which its file is neither in the queue nor with a worker
+    # time since which its file is neither in the queue nor with a worker
+    gone_since: float | None = None
 
     @property
     def file(self) -> Path:
         return self.pool / "queue" / token_of(self.job.number, self.job.attempt)
 
     def check_end(self, tokens: Collection[str]) -> Outcome | None:
-        """Return its outcome, if it is over; `tokens` are the file names in the queue and with the workers.
+        """Return its outcome, if it is over; `tokens` are the file names in the queue and with the
+        workers.
 
-        Raises CorruptFile if end.json is damaged while a worker runs the trial, because the worker rewrites the file.
+        Raises CorruptFile if end.json is damaged while a worker runs the trial, because the worker
+        rewrites the file.
         """
         is_present = self.file.name in tokens
         now = time.monotonic()
@@ -60,7 +63,8 @@ class PooledTrial:
             return Outcome(State.LOST, str(error))
         if not end and self.gone_since and now - self.gone_since > _GONE_S:
             error_text = (
-                f"{self.file} is missing and no worker has it: it was deleted or damaged (see the workers' logs)"
+                f"{self.file} is missing and no worker has it: it was deleted or damaged (see the"
+                " workers' logs)"
             )
             return Outcome(State.LOST, error_text)
         return end
@@ -69,10 +73,15 @@ class PooledTrial:
 def check_request(settings: SlurmLauncherConf) -> None:
     """Raise UserError if no worker could run a trial with these settings."""
     if settings.nodes * settings.tasks_per_node > 1:
-        problem = "hydra.launcher.trials_per_job: a trial of several tasks or nodes needs its own job."
+        problem = (
+            "hydra.launcher.trials_per_job: a trial of several tasks or nodes needs its own job."
+        )
         raise UserError(f"{problem}\nUse hydra.launcher.trials_per_job=1")
     if settings.timeout_min * 60 <= settings.signal_delay_s:
-        late = f"a worker starts no trial in its last signal_delay_s={settings.signal_delay_s} seconds."
+        late = (
+            f"a worker starts no trial in its last signal_delay_s={settings.signal_delay_s}"
+            " seconds."
+        )
         advice = f"Use at least hydra.launcher.timeout_min={settings.signal_delay_s // 60 + 1}"
         raise UserError(f"hydra.launcher.timeout_min={settings.timeout_min}: {late}\n{advice}")
 
@@ -80,8 +89,8 @@ def check_request(settings: SlurmLauncherConf) -> None:
 class WorkerTrials:
     """The trials that are queued or run by workers.
 
-    Trials with the same resources share a pool: a queue and its workers, in a folder under `folder`. Each submitted
-    trial is queued, claimed by a followed worker, or over.
+    Trials with the same resources share a pool: a queue and its workers, in a folder under
+    `folder`. Each submitted trial is queued, claimed by a followed worker, or over.
     """
 
     def __init__(
@@ -99,7 +108,8 @@ class WorkerTrials:
         self._folder = folder
         self.trials: dict[int, PooledTrial] = {}
         self.jobs: dict[str, FollowedJob] = {}  # the workers, by name
-        self._failed_starts: Counter[Path] = Counter()  # by pool: consecutive workers without a trial
+        # by pool: consecutive workers without a trial
+        self._failed_starts: Counter[Path] = Counter()
 
     def open(self) -> None:
         """Adopt the workers of an earlier driver."""
@@ -117,13 +127,16 @@ class WorkerTrials:
                 self.jobs[ticket.name] = self._slurm.follow(folder, ticket)
 
     def has_room(self, ahead: bool) -> bool:
-        if ahead and self._settings.detach:  # because no driver will be there to queue the other trials
+        # because no driver will be there to queue the other trials
+        if ahead and self._settings.detach:
             return True
         trials_per_worker = self._settings.slots + (_AHEAD if ahead else 0)
         return len(self.trials) < self._settings.array_parallelism * trials_per_worker
 
     def submit(self, job: Job, settings: SlurmLauncherConf) -> bool:
-        return self.has_room(ahead=True) and self._slurm.try_submit(job, lambda: self._queue(job, settings))
+        return self.has_room(ahead=True) and self._slurm.try_submit(
+            job, lambda: self._queue(job, settings)
+        )
 
     def _queue(self, job: Job, settings: SlurmLauncherConf) -> bool:
         trial = PooledTrial(job, pool_of(self._folder, settings, job.request.trials_per_gpu))
@@ -136,10 +149,13 @@ class WorkerTrials:
     def adopt(self, job: Job) -> bool:
         """Take over the attempt. Return False if no queue of any settings and no worker has it."""
         token = token_of(job.number, job.attempt)
-        patterns = (f"*/queue/{token}", f"*/*/claimed/{token}")  # in this order, because files move so
+        # in this order, because files move so
+        patterns = (f"*/queue/{token}", f"*/*/claimed/{token}")
         file = next((file for pattern in patterns for file in self._folder.glob(pattern)), None)
         if file:
-            self.trials[job.number] = PooledTrial(job, self._folder / file.relative_to(self._folder).parts[0])
+            self.trials[job.number] = PooledTrial(
+                job, self._folder / file.relative_to(self._folder).parts[0]
+            )
         return file is not None
 
     def cancel_pending(self) -> None:
@@ -195,14 +211,17 @@ class WorkerTrials:
     def _update_trials(self) -> None:
         pools = {trial.pool for trial in self.trials.values()}
         tokens = {file.name for pool in pools for file in pool.glob("queue/*.job")}
-        tokens |= {file.name for worker in self.jobs.values() for file in worker.folder.glob("claimed/*")}
+        tokens |= {
+            file.name for worker in self.jobs.values() for file in worker.folder.glob("claimed/*")
+        }
         for number, trial in list(self.trials.items()):
             with self._slurm.retrying(f"trial {number}"):
                 if end := trial.check_end(tokens):
                     self._end(trial, end)
 
     def _update_worker(self, worker: FollowedJob) -> None:
-        """End the trials of a worker that is over. If it never claimed a trial, count its failed start."""
+        """End the trials of a worker that is over. If it never claimed a trial, count its failed
+        start."""
         info = self._slurm.final_info(worker)
         pool = worker.folder.parent
         claimed = worker.folder / "claimed"
@@ -215,13 +234,21 @@ class WorkerTrials:
         of_pool = [trial.job for trial in self.trials.values() if trial.pool == pool]
         launcher = of_pool[0].config.hydra.launcher if of_pool else None
         end = outcome_of_job(info, worker.folder, launcher)
-        claimed_jobs = [trial.job for trial in self.trials.values() if (claimed / trial.file.name).exists()]
+        claimed_jobs = [
+            trial.job for trial in self.trials.values() if (claimed / trial.file.name).exists()
+        ]
         for number, outcome in outcomes_in_worker(info, end, claimed_jobs):
             self._end(self.trials[number], outcome)
-        write_whole(worker.folder / "dismissed", "", sync=False)  # because a lost worker may still be alive
+        # because a lost worker may still be alive
+        write_whole(worker.folder / "dismissed", "", sync=False)
         shutil.rmtree(claimed, ignore_errors=True)
         del self.jobs[worker.name], self._slurm.jobs[worker.name]
-        if has_started or worker.cancel_at is not None or worker.never_was or not any(pool.glob("queue/*.job")):
+        if (
+            has_started
+            or worker.cancel_at is not None
+            or worker.never_was
+            or not any(pool.glob("queue/*.job"))
+        ):
             return
         if end.state is State.LOST:  # which is no fault of its request
             self._slurm.pause(f"a worker never started: {end.error}")
@@ -235,48 +262,71 @@ class WorkerTrials:
         self._remove_queued([trial for trial in self.trials.values() if trial.pool == pool], end)
 
     def _adjust_workers(self, at_once: bool = False) -> bool:
-        """Submit missing workers, cancel surplus pending ones. Return whether no worker is missing that may run now.
+        """Submit missing workers, cancel surplus pending ones. Return whether no worker is missing
+        that may run now.
 
-        Workers for trials of measured length start as few a minute as sites accept, or all `at_once`.
+        Workers for trials of measured length start as few a minute as sites accept, or all
+        `at_once`.
         """
         is_enough = True
-        pools = {trial.pool for trial in self.trials.values()} | {job.folder.parent for job in self.jobs.values()}
+        pools = {trial.pool for trial in self.trials.values()} | {
+            job.folder.parent for job in self.jobs.values()
+        }
         for pool in pools:
             jobs = [trial.job for trial in self.trials.values() if trial.pool == pool]
-            workers = [job for job in self.jobs.values() if job.folder.parent == pool and job.cancel_at is None]
+            workers = [
+                job
+                for job in self.jobs.values()
+                if job.folder.parent == pool and job.cancel_at is None
+            ]
             surplus = len(workers) - self._useful_count(jobs)
             pending = [job for job in workers if job.info and job.info.state == "PENDING"]
             if surplus > 0 and pending:
                 self._slurm.cancel(pending[-surplus:], only_pending=True)
             elif surplus < 0 and self._arrays.room > 0:
                 is_free = at_once or self._packed_s(jobs[0]) is None
-                count = -surplus if is_free else min(-surplus, max(0, STARTS_PER_MIN - self._slurm.starts))
-                is_enough &= self._slurm.may_send() and not (count and self._submit_workers(pool, jobs[0], count))
+                count = (
+                    -surplus
+                    if is_free
+                    else min(-surplus, max(0, STARTS_PER_MIN - self._slurm.starts))
+                )
+                is_enough &= self._slurm.may_send() and not (
+                    count and self._submit_workers(pool, jobs[0], count)
+                )
         return is_enough
 
     def _useful_count(self, jobs: list[Job]) -> int:
-        """Return how many workers the trials need: one for each; or, if they are packed by themselves, less than that.
+        """Return how many workers the trials need: one for each; or, if they are packed by
+        themselves, less than that.
 
-        Then each of up to ten workers has work for two minutes, and each of more workers for `short_trial_min`.
+        Then each of up to ten workers has work for two minutes, and each of more workers for
+        `short_trial_min`.
         """
         per_gpu = jobs[0].request.trials_per_gpu if jobs else 1
         useful = math.ceil(len(jobs) / (self._settings.trials_at_once * per_gpu))
         if not jobs or (median_s := self._packed_s(jobs[0])) is None:
             return useful
         few = min(STARTS_PER_MIN, math.ceil(useful * median_s / _SHORTEST_S))
-        return min(useful, max(1, few, math.ceil(useful * median_s / max(1.0, self._settings.short_s))))
+        return min(
+            useful, max(1, few, math.ceil(useful * median_s / max(1.0, self._settings.short_s)))
+        )
 
     def _packed_s(self, job: Job) -> float | None:
         """Return how long such trials take, if this decides how many workers they need."""
         return self._median_s(job) if self._settings.trials_per_job == "auto" else None
 
     def _submit_workers(self, pool: Path, job: Job, count: int) -> bool:
-        """Submit workers for such trials, up to `count` as an array. Return False if the limits leave no room now."""
+        """Submit workers for such trials, up to `count` as an array. Return False if the limits
+        leave no room now."""
         settings = read(job.config.hydra.launcher, SlurmLauncherConf)
         # because a few workers may soon have run many trials of unknown length
         most = STARTS_PER_MIN if self._packed_s(job) is None else count
-        count = self._arrays.size(settings, min(count, most, self._settings.array_parallelism - len(self.jobs)))
-        first = 1 + max((int(folder.name) for folder in pool.glob("*") if folder.name.isdecimal()), default=0)
+        count = self._arrays.size(
+            settings, min(count, most, self._settings.array_parallelism - len(self.jobs))
+        )
+        first = 1 + max(
+            (int(folder.name) for folder in pool.glob("*") if folder.name.isdecimal()), default=0
+        )
         folders = [pool / str(number) for number in range(first, first + count)]
         arguments = replace(settings, setup=[]), self._median_s(job) or 0.0
         sent: list[FollowedJob] = []
@@ -284,7 +334,9 @@ class WorkerTrials:
             for folder in folders:
                 make_private(folder)
                 write_call(folder, settings, run_worker, folder, *arguments)
-            sent = self._arrays.send(pool.name, folders, settings, settings.slots) if folders else []
+            sent = (
+                self._arrays.send(pool.name, folders, settings, settings.slots) if folders else []
+            )
             self.jobs |= {worker.name: worker for worker in sent}
         except RefusedError as error:
             self._refuse(pool, error.outcome)
