@@ -23,6 +23,6 @@ def load(name: str | Path, root: str | Path = "multirun") -> "Study":
     Raises UserError if there is no such study, or if its definition or journal is damaged.
     """
     from sweeps.api import Study
-    from sweeps.record.definition import locate
+    from sweeps.record.study_file import locate
 
     return Study.of(*locate(str(name), Path(root)))

@@ -11,8 +11,9 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.after.best import choose_trial
 from sweeps.after.refit import folders
 from sweeps.base.errors import UserError
-from sweeps.record.definition import Definition, find, sweeps_line
+from sweeps.record.definition import Definition
 from sweeps.record.study import StudySnapshot, parameters, result_of
+from sweeps.record.study_file import find, sweeps_line
 from sweeps.record.trial_config import read_values
 from sweeps.show.raw_table import raw_table
 from sweeps.show.terminal.lines import relative_path, tally

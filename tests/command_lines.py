@@ -19,7 +19,7 @@ import psutil
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 
-from sweeps.record import definition
+from sweeps.record import study_file
 from sweeps.record.study import TrialRecord
 from sweeps.study.folder.reading import read_study
 from sweeps.trial.folder import TrialFolder
@@ -151,7 +151,7 @@ def sweeps(folder: Path, *arguments: str, timeout_s: float = 120) -> Done:
 
 def rows(study: Path) -> list[TrialRecord]:
     """Return the trials of a study, by number."""
-    return sorted(read_study(study, definition.read(study)).rows, key=lambda row: row.number)
+    return sorted(read_study(study, study_file.read(study)).rows, key=lambda row: row.number)
 
 
 def end(trial: Path, attempt: int | None = None) -> Outcome:

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.hydra import plain
 from sweeps.hydra.foreign_settings import adopt
 from sweeps.hydra.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf, read
-from sweeps.record import definition
+from sweeps.record import study_file
 from sweeps.record.trial_config import read_values
 from tests import command_lines as lines
 from tests.command_lines import APPS
@@ -98,7 +98,7 @@ def test_config_may_hold_objects(tmp_path: Path) -> None:
     for _ in range(2):
         done = lines.run([*line, "hydra.sweeper.study_name=s"], tmp_path)
         assert done.code == 0, done.said
-    shared = definition.read(tmp_path / "multirun" / "s").config
+    shared = study_file.read(tmp_path / "multirun" / "s").config
     assert shared["calls"] == "[builtins.print]" and shared["kind"].endswith(".Act")
     assert read_values(tmp_path / "multirun" / "s" / "0")["calls"] == ["builtins.print"]
 

@@ -15,8 +15,9 @@ from sweeps.base.errors import UserError
 from sweeps.base.files import write_whole
 from sweeps.hydra import plain
 from sweeps.hydra.settings import SINGLE_RUN_SETTINGS
-from sweeps.record.definition import Definition, sweeps_line
+from sweeps.record.definition import Definition
 from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.record.study_file import sweeps_line
 from sweeps.record.trial_config import read_overrides
 from sweeps.space.space import text_of
 

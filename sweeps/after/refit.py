@@ -9,8 +9,9 @@ from omegaconf import OmegaConf
 from sweeps.after import best
 from sweeps.analysis import configurations
 from sweeps.base.errors import UserError
-from sweeps.record.definition import Definition, sweeps_line
+from sweeps.record.definition import Definition
 from sweeps.record.study import StudySnapshot, TrialRecord, result_of
+from sweeps.record.study_file import sweeps_line
 from sweeps.space.space import quoted, text_of
 from sweeps.trial.folder import TrialFolder
 

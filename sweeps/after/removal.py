@@ -16,7 +16,7 @@ from sweeps.base.files import Lock, LockHeld
 from sweeps.base.wording import counted
 from sweeps.launchers.slurm.queue import SlurmError, living_jobs
 from sweeps.launchers.slurm.trials import driver_chain
-from sweeps.record.definition import ARCHIVE, sweeps_line
+from sweeps.record.study_file import ARCHIVE, sweeps_line
 from sweeps.trial.folder import TrialFolder
 
 _LOCK = "driver.lock"

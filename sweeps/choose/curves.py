@@ -11,7 +11,7 @@ import numpy as np
 from sweeps.choose.scores import Array, quantiles
 from sweeps.record.study import TrialRecord
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.metrics import MetricsReader
+from sweeps.trial.metrics_reader import MetricsReader
 
 Curve = Mapping[int, float]
 """The losses that a trial reported, by step."""

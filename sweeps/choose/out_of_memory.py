@@ -4,6 +4,7 @@ is infeasible."""
 import json
 import re
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -42,7 +43,8 @@ class OutOfMemory:
     def refuse_unknown(self, swept: Sequence[str]) -> None:
         """Raise UserError if an axis has a key that is not in the configuration, not swept and in
         no swept group."""
-        for key in (key for axis in self._axes for key in axis if key):
+        keys = chain.from_iterable(self._axes)
+        for key in filter(None, keys):
             is_swept = any(key == name or key.startswith(f"{name}.") for name in swept)
             if not is_swept and OmegaConf.select(self._config, key, default=...) is ...:
                 raise UserError(

@@ -18,7 +18,8 @@ from sweeps.base.errors import UserError
 from sweeps.base.files import CorruptFile, read_json, write_whole
 from sweeps.base.wording import counted
 from sweeps.hydra.settings import SweeperConf
-from sweeps.record import definition, place
+from sweeps.record import place, study_file
+from sweeps.record.definition import Definition, shared
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.space.space import SearchSpace, canonical, is_grid, text_of
 from sweeps.trial.job import Point, State
@@ -30,7 +31,7 @@ _SAMPLERS = (
     "optuna.samplers.TPESampler",
     "optuna.samplers.GPSampler",
 )
-Read = Callable[[Path, definition.Definition], StudySnapshot]
+Read = Callable[[Path, Definition], StudySnapshot]
 
 
 def start_points(settings: SweeperConf, space: SearchSpace) -> list[Point]:
@@ -187,7 +188,7 @@ def _read_study(
     """Return the trials of an earlier study that are points of `space`, and a note for the user."""
     setting = f"hydra.sweeper.learn_from={folder.name}"
     try:
-        earlier = definition.read(folder)
+        earlier = study_file.read(folder)
     except CorruptFile as error:
         raise UserError(
             f"{setting}: {error}.\nTo repair it, type the command that started that study"
@@ -215,7 +216,7 @@ def _read_study(
             noun = "configuration"
         trials = merged
     before = earlier.config | _choices(folder / "multirun.yaml")
-    now = definition.shared(config) | _choices(config)
+    now = shared(config) | _choices(config)
     points = [
         point for trial in trials if (point := _to_space(trial, before, now, space)) is not None
     ]

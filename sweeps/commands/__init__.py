@@ -20,7 +20,7 @@ from sweeps.hydra.followed import resolved
 from sweeps.launchers.slurm.follow.listing import JobInfo
 from sweeps.launchers.slurm.queue import living_jobs
 from sweeps.launchers.slurm.trials import driver_chain
-from sweeps.record import definition
+from sweeps.record import study_file
 from sweeps.record.definition import Definition
 from sweeps.record.study import StudySnapshot
 from sweeps.show.terminal.console import SafeConsole, visible
@@ -76,8 +76,8 @@ def read(name: str, root: Path) -> tuple[StudySnapshot, Definition]:
     cannot be read."""
     from sweeps.study.folder.reading import read_study
 
-    folder, definition_ = definition.find(name, root)
-    return read_study(folder, definition_), definition_
+    folder, definition = study_file.find(name, root)
+    return read_study(folder, definition), definition
 
 
 def jobs_of(study: StudySnapshot) -> list[JobInfo]:
@@ -105,21 +105,21 @@ def has_driver(folder: Path, request: Path, answer: str) -> bool:
     return True
 
 
-def store_of(definition_: Definition) -> str:
+def store_of(definition: Definition) -> str:
     """Return the URI of the study's MLflow, as typed by the user or as set in the environment."""
     from sweeps.tracking.store import resolve_uri
 
-    with chdir(working_folder(definition_)):
-        return resolve_uri(definition_.tracking_uri and resolved(definition_.tracking_uri))
+    with chdir(working_folder(definition)):
+        return resolve_uri(definition.tracking_uri and resolved(definition.tracking_uri))
 
 
-def working_folder(definition_: Definition) -> Path:
+def working_folder(definition: Definition) -> Path:
     """Return the folder in which the study's command was typed. Raises UserError if the folder does
     not exist."""
-    folder = Path(definition_.working_folder)
+    folder = Path(definition.working_folder)
     if not folder.is_dir():
         raise UserError(
-            f"study {definition_.name}: its working folder {folder} does not exist.\n"
+            f"study {definition.name}: its working folder {folder} does not exist.\n"
             "Create the folder, or a link to its new location, and repeat this command"
         )
     return folder

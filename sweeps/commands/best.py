@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from sweeps.commands import MULTIRUN, Name, Root, command, console, read, store_of, working_folder
-from sweeps.record.definition import refuse_foreign, sweeps_line
 from sweeps.record.study import result_of
+from sweeps.record.study_file import refuse_foreign, sweeps_line
 
 Trial = Annotated[int | None, typer.Option(help="number of the trial; default: the best trial")]
 

@@ -10,8 +10,9 @@ import typer
 from sweeps.base.errors import UserError
 from sweeps.base.files import write_whole
 from sweeps.commands import MULTIRUN, Root, check_output, command, complete_name, console, read
-from sweeps.record.definition import Definition, locate
+from sweeps.record.definition import Definition
 from sweeps.record.study import StudySnapshot
+from sweeps.record.study_file import locate
 
 _PAGE = Path("comparison.html")
 Names = Annotated[

@@ -93,18 +93,18 @@ def status(name: Name, root: Root = MULTIRUN) -> None:
     """
     from sweeps.show.terminal.status import show_status
 
-    study, definition_ = read(name, root)
+    study, definition = read(name, root)
     driver, next_driver = _describe_drivers(study.folder)
     # because the driver knows, and sites forbid frequent polling
     jobs = "" if driver else _describe_jobs(study)
-    show_status(study, driver, next_driver, jobs, _describe_dashboard(study, definition_))
+    show_status(study, driver, next_driver, jobs, _describe_dashboard(study, definition))
     if study.done:
         console.print(f"done: {study.done}", soft_wrap=True)
     elif not driver and not next_driver:
-        _say_what_is_left(study, definition_)
+        _say_what_is_left(study, definition)
 
 
-def _say_what_is_left(study: StudySnapshot, definition_: Definition) -> None:
+def _say_what_is_left(study: StudySnapshot, definition: Definition) -> None:
     """Print how to resume a study without a driver, and how to retry its failed trials."""
     from sweeps.study.run.closing import retry_lines
 
@@ -112,7 +112,7 @@ def _say_what_is_left(study: StudySnapshot, definition_: Definition) -> None:
         if (log := study.folder / driver_chain.LOG).exists():
             console.print(f"the log of its last driver: {relative_path(log)}", soft_wrap=True)
         console.print(
-            f"not finished. Resume: {resume_line(definition_, study.folder)}", soft_wrap=True
+            f"not finished. Resume: {resume_line(definition, study.folder)}", soft_wrap=True
         )
     for line in retry_lines(study):
         console.print(line, soft_wrap=True)
@@ -132,11 +132,11 @@ def _describe_drivers(folder: Path) -> tuple[str, str]:
     return "", f"{jobs[0]}{log}" if jobs else ""
 
 
-def _describe_dashboard(study: StudySnapshot, definition_: Definition) -> str:
+def _describe_dashboard(study: StudySnapshot, definition: Definition) -> str:
     from sweeps.tracking.registry import dashboard_line
 
     try:
-        return dashboard_line(store_of(definition_), study)
+        return dashboard_line(store_of(definition), study)
     except (UserError, OSError):  # because `ui` explains a missing variable or folder
         return dashboard_line("", study)
 

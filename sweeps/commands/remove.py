@@ -8,7 +8,8 @@ import typer
 from sweeps.base.wording import counted
 from sweeps.commands import MULTIRUN, Name, Root, command, console, store_of, working_folder
 from sweeps.hydra.followed import resolved
-from sweeps.record import definition
+from sweeps.record import study_file
+from sweeps.record.definition import Definition
 from sweeps.record.place import unpack_line
 
 Yes = Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")]
@@ -22,7 +23,7 @@ def archive(name: Name, root: Root = MULTIRUN, yes: Yes = False) -> None:
     """
     from sweeps.after import removal
 
-    folder, _ = definition.find(name, root)
+    folder, _ = study_file.find(name, root)
     with removal.locked(folder, root):
         yes or typer.confirm(f"pack {folder} and remove it?", abort=True)
         packed = removal.pack(folder)
@@ -38,19 +39,19 @@ def delete(name: Name, root: Root = MULTIRUN, yes: Yes = False) -> None:
     from sweeps.after import removal
     from sweeps.tracking.registry import delete_runs
 
-    folder, definition_ = definition.find(name, root)
+    folder, definition = study_file.find(name, root)
     with removal.locked(folder, root):
         yes or typer.confirm(f"delete {folder}, and the study's runs in MLflow?", abort=True)
-        count = delete_runs(store_of(definition_), folder)
-        with chdir(working_folder(definition_)):
-            _delete_mirror(definition_)
+        count = delete_runs(store_of(definition), folder)
+        with chdir(working_folder(definition)):
+            _delete_mirror(definition)
         removal.delete(folder)
     console.print(f"deleted {folder}, and {counted(count, 'run')} in MLflow", soft_wrap=True)
 
 
-def _delete_mirror(definition_: definition.Definition) -> None:
+def _delete_mirror(definition: Definition) -> None:
     """Delete the study's mirror from the user's Optuna storage."""
-    if definition_.storage:
+    if definition.storage:
         from sweeps.choose.sampler.mirror import delete_study
 
-        delete_study(resolved(definition_.storage), definition_.name)
+        delete_study(resolved(definition.storage), definition.name)

@@ -9,8 +9,9 @@ import typer
 from sweeps.base.errors import UserError
 from sweeps.base.files import write_whole
 from sweeps.commands import MULTIRUN, Name, Root, check_choice, check_output, command, console, read
-from sweeps.record.definition import Definition, sweeps_line
+from sweeps.record.definition import Definition
 from sweeps.record.study import StudySnapshot
+from sweeps.record.study_file import sweeps_line
 from sweeps.space.grammar import space_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from sweeps.base.errors import UserError
 from sweeps.base.files import holder
 from sweeps.choose import manual
 from sweeps.commands import MULTIRUN, Name, Root, command, console, has_driver, read, working_folder
-from sweeps.record import definition
+from sweeps.record import study_file
 from sweeps.record.definition import Definition
 from sweeps.record.place import is_usual, resume_line
 from sweeps.record.study import StudySnapshot
@@ -47,21 +47,21 @@ def resume(
     ] = None,
 ) -> None:
     """Resume a study with the command that started it."""
-    folder, definition_ = definition.find(name, root)
-    _refuse_moved(folder, definition_)
+    folder, definition = study_file.find(name, root)
+    _refuse_moved(folder, definition)
     if add is not None:
         study, _ = read(name, root)
-        request = manual.add_point(definition_, study, add)
+        request = manual.add_point(definition, study, add)
         if has_driver(
             folder, request, "added: the study recorded the trial and starts it when a slot is free"
         ):
             return
     if retry or trials:
         _request_retries(read(name, root)[0], retry or ",".join(_RETRIED), trials)
-    line = _change(resume_line(definition_, folder), changes or [])
-    definition.refuse_foreign(folder, f"cd {shlex.quote(definition_.working_folder)} && {line}")
+    line = _change(resume_line(definition, folder), changes or [])
+    study_file.refuse_foreign(folder, f"cd {shlex.quote(definition.working_folder)} && {line}")
     console.print(line, soft_wrap=True)
-    os.chdir(working_folder(definition_))
+    os.chdir(working_folder(definition))
     words = shlex.split(line)
     os.execvp(words[0], words)  # noqa: S606 - the command that the user typed, without a shell
 
@@ -82,18 +82,18 @@ def _change(line: str, changes: Sequence[str]) -> str:
     return shlex.join(words)
 
 
-def _refuse_moved(folder: Path, definition_: Definition) -> None:
+def _refuse_moved(folder: Path, definition: Definition) -> None:
     """Raise UserError if the study was renamed or copied, because its command would resume or start
     another study."""
-    usual = is_usual(definition_)
+    usual = is_usual(definition)
     if (
         usual
-        and folder.name != definition_.name
-        and folder.parent == Path(definition_.working_folder, MULTIRUN)
+        and folder.name != definition.name
+        and folder.parent == Path(definition.working_folder, MULTIRUN)
     ):
-        original = folder.with_name(definition_.name)
+        original = folder.with_name(definition.name)
         raise UserError(
-            f"{folder} is study {definition_.name}, renamed or copied: its command would resume"
+            f"{folder} is study {definition.name}, renamed or copied: its command would resume"
             f" {original}.\nMove the folder first: {shlex.join(['mv', str(folder), str(original)])}"
         )
 
@@ -105,7 +105,7 @@ def _request_retries(study: StudySnapshot, retry: str, trials: str) -> None:
 
     numbers = _numbers_to_retry(study, _states(retry), _typed_numbers(trials))
     if process := holder(study.folder / "driver.lock"):
-        stop_line = definition.sweeps_line("stop", study.folder)
+        stop_line = study_file.sweeps_line("stop", study.folder)
         raise UserError(
             f"study {study.name} is being run by {process}.\nStop it first: {stop_line}"
         )

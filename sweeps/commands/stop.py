@@ -14,7 +14,7 @@ from sweeps.choose import manual
 from sweeps.commands import MULTIRUN, Name, Root, command, console, jobs_of, read
 from sweeps.launchers.slurm.queue import SlurmError, cancel, cancel_pending_and_dismiss_idle
 from sweeps.launchers.slurm.trials import driver_chain
-from sweeps.record import definition
+from sweeps.record import study_file
 from sweeps.record.study import StudySnapshot
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
@@ -55,7 +55,7 @@ def stop(
         line = (
             "every trial has ended"
             if has_ended
-            else f"stopped. Resume: {definition.sweeps_line('resume', folder)}"
+            else f"stopped. Resume: {study_file.sweeps_line('resume', folder)}"
         )
         console.print(line, soft_wrap=True)
     else:

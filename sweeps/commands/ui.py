@@ -24,8 +24,8 @@ from sweeps.commands import (
 from sweeps.commands.compare import compare_line, read_all
 from sweeps.commands.disk_errors import explain
 from sweeps.hydra.followed import resolved
-from sweeps.record import definition
-from sweeps.record.definition import sweeps_line
+from sweeps.record import study_file
+from sweeps.record.study_file import sweeps_line
 
 Port = Annotated[
     int | None,
@@ -93,8 +93,8 @@ def _find_study(name: str, root: Path) -> tuple[str, str]:
     """Return the study's MLflow store, and the path of its view."""
     from sweeps.tracking import comparison_view, pages
 
-    study, definition_ = read(name, root)
-    store = store_of(definition_)
+    study, definition = read(name, root)
+    store = store_of(definition)
     if version := comparison_view.unknown_version():
         console.print(
             f"MLflow {version}: its saved views are unknown, so its plain list of the study's runs"
@@ -114,7 +114,7 @@ def _find_runs(name: str, root: Path, uri: str | None) -> tuple[str, str]:
     path = pages.path_by_name(store, name) if name else pages.all_experiments_path(store)
     if path is None:
         if uri is None:
-            definition.find(name, root)  # raises UserError with the names of all studies
+            study_file.find(name, root)  # raises UserError with the names of all studies
         raise UserError(f"MLflow at {without_password(store)} has no study or runs named {name}")
     return store, path
 
@@ -133,7 +133,7 @@ def _find_view(names: Sequence[str], root: Path, uri: str | None) -> tuple[str, 
         ComparedStudy(label, Findings(study, reads_all=False))
         for label, (study, _) in by_label.items()
     ]
-    stores = [store_of(definition_) for _, definition_ in by_label.values()]
+    stores = [store_of(definition) for _, definition in by_label.values()]
     if len({*stores}) > 1:
         raise UserError(
             f"studies {', '.join(by_label)} are in different MLflow stores.\n"
@@ -194,7 +194,7 @@ def _sync(name: str, root: Path, by_name: bool) -> bool:
     true."""
     from sweeps.tracking.tracker import Tracker
 
-    folder, definition_ = definition.find(name, root)
+    folder, definition = study_file.find(name, root)
     if not by_name and not _setting(folder, "tracking"):
         console.print(
             f"study {name} is not tracked in MLflow. Send it: {sweeps_line('sync', folder)}"
@@ -213,8 +213,8 @@ def _sync(name: str, root: Path, by_name: bool) -> bool:
             console.print(f"study {name} has no trials yet")
             return True
         experiment = _setting(folder, "experiment")
-        command_line = shlex.join(definition_.command)
-        tracker = Tracker(store_of(definition_), experiment, study, command_line)
+        command_line = shlex.join(definition.command)
+        tracker = Tracker(store_of(definition), experiment, study, command_line)
         tracker.open(advice="Type this command again once it answers")
         sent, unfinished = tracker.catch_up(study)
     finally:

@@ -22,9 +22,10 @@ from sweeps.hydra.foreign_settings import adopt
 from sweeps.hydra.parts import SUBDIR, hydra_config, set_output_dir, typed_words
 from sweeps.launchers.contract import TrialLauncher, await_end
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import Job, Outcome, Request
+from sweeps.trial.job import Outcome, Request
 from sweeps.trial.run.app import pack_app
 from sweeps.trial.run.process import outcome_of_error, outcome_of_job
+from sweeps.trial.run.sent_job import Job
 from sweeps.trial.times import now
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,8 @@ from omegaconf import DictConfig
 from sweeps.base.errors import UserError
 from sweeps.base.files import holder
 from sweeps.trial.folder import AttemptFolder
-from sweeps.trial.job import Job, Outcome, Request
+from sweeps.trial.job import Outcome, Request
+from sweeps.trial.run.sent_job import Job
 
 _PATIENCE_S = 30.0
 

@@ -3,15 +3,13 @@
 import getpass
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sweeps.record.definition import Definition
 from sweeps.trial.times import is_time, now
 
-if TYPE_CHECKING:
-    from sweeps.record.definition import Definition
 
-
-def add_extension(old: "Definition", new: "Definition") -> "Definition":
+def add_extension(old: Definition, new: Definition) -> Definition:
     """Return the `new` definition of a study with its extensions, of which the last is that of the
     `old` definition."""
     values = "; ".join(old.differences(new).values())

@@ -5,19 +5,15 @@ import difflib
 import shlex
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from sweeps.record.definition import NAME, Definition
 from sweeps.space.space import quoted
 
-if TYPE_CHECKING:
-    from sweeps.record.definition import Definition
-
-NAME = "hydra.sweeper.study_name"
 _DIR = "hydra.sweep.dir"
 _SHOWN = 10
 
 
-def resume_line(definition: "Definition", folder: Path) -> str:
+def resume_line(definition: Definition, folder: Path) -> str:
     """Return the command that resumes the study in `folder`, also if hydra.sweep.dir contains the
     time of a start."""
     words = [
@@ -31,7 +27,7 @@ def resume_line(definition: "Definition", folder: Path) -> str:
     return shlex.join(words)
 
 
-def _sweep_dir(definition: "Definition", folder: Path) -> str:
+def _sweep_dir(definition: Definition, folder: Path) -> str:
     """Return the hydra.sweep.dir of the study in `folder`; empty if the study's name leads
     there."""
     working = Path(definition.working_folder)
@@ -46,7 +42,7 @@ def _sweep_dir(definition: "Definition", folder: Path) -> str:
     return str(folder)
 
 
-def is_usual(definition: "Definition") -> bool:
+def is_usual(definition: Definition) -> bool:
     """Return whether the study began in multirun/<name>."""
     return definition.sweep_dir is None and not any(map(_is_sweep_dir, definition.command))
 
@@ -55,7 +51,7 @@ def _is_sweep_dir(word: str) -> bool:
     return word.lstrip("+").startswith(f"{_DIR}=")
 
 
-def another_study(definition: "Definition", folder: Path) -> str:
+def another_study(definition: Definition, folder: Path) -> str:
     """Return the word that makes another study of a command, as typed in a shell."""
     if is_usual(definition):
         return "another hydra.sweeper.study_name"

@@ -2,23 +2,18 @@
 
 import shlex
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from sweeps.record.definition import Definition
 from sweeps.space.exclusion import exact, written
 from sweeps.space.grammar import space_of
 from sweeps.space.listed import removed_point
 from sweeps.space.space import Choice, Interval
 from sweeps.trial.job import Point
 
-if TYPE_CHECKING:
-    from sweeps.record.definition import Definition
-
 FIXED = "Fixed values cannot change, even with hydra.sweeper.extend=true"
 
 
-def explain_removal(
-    old: "Definition", new: "Definition", key: str, line: Callable[[str], str]
-) -> str:
+def explain_removal(old: Definition, new: Definition, key: str, line: Callable[[str], str]) -> str:
     """Return what `new` would remove from a study by the value of this key, and what to type.
 
     The answer is empty if the value only adds trials, and FIXED if the key may have no other value.
@@ -47,7 +42,7 @@ def explain_removal(
 
 
 def _explain_removed_point(
-    old: "Definition", new: "Definition", has: str, line: Callable[[str], str]
+    old: Definition, new: Definition, has: str, line: Callable[[str], str]
 ) -> str:
     values = {parameter.key: parameter.values for parameter in space_of(old.parameters).parameters}
     if (removed := removed_point(old.listed, new.listed, values)) is None:
@@ -65,7 +60,7 @@ def _explain_removed_point(
 
 
 def _explain_removed_values(
-    old: "Definition", new: "Definition", key: str, has: str, line: Callable[[str], str]
+    old: Definition, new: Definition, key: str, has: str, line: Callable[[str], str]
 ) -> str:
     if key not in old.parameters:
         # because the key with its plus is answered, too
@@ -105,7 +100,7 @@ def _explain_removed_ends(
     return advice and f"{problem}.\nType an interval that contains it. {advice}"
 
 
-def _to_exclude(point: Point, old: "Definition", line: Callable[[str], str]) -> str:
+def _to_exclude(point: Point, old: Definition, line: Callable[[str], str]) -> str:
     """Return the end of an advice, with the command that excludes a point; empty if no condition
     can be typed."""
     keys = {name.partition(" under ")[0].lstrip("+") for name in old.parameters}

@@ -11,8 +11,8 @@ from statistics import fmean
 from sweeps.base.files import CorruptFile, read_json
 from sweeps.base.secrets import mask_value, without_password
 from sweeps.base.wording import LONGEST, counted, short, text
-from sweeps.record.definition import sweeps_line
 from sweeps.record.study import StudySnapshot, TrialRecord, by_failure_signature
+from sweeps.record.study_file import sweeps_line
 from sweeps.record.trial_config import shared_settings
 from sweeps.show import configurations, notes, steering
 from sweeps.show.figures.figure_data import kind_of

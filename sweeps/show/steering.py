@@ -6,8 +6,8 @@ from datetime import datetime
 
 from sweeps.base.files import CorruptFile
 from sweeps.base.wording import point_text
-from sweeps.record.definition import read
 from sweeps.record.study import StudySnapshot
+from sweeps.record.study_file import read
 from sweeps.show.tables import Paragraph
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State

@@ -20,7 +20,8 @@ from sweeps.show.findings import Findings
 from sweeps.show.scales import scale_of
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.machine import facts
-from sweeps.trial.metrics import METRICS, SYSTEM_METRICS, MetricsReader
+from sweeps.trial.metrics import METRICS, SYSTEM_METRICS
+from sweeps.trial.metrics_reader import MetricsReader
 
 Curve = tuple[list[float], list[float | None]]
 """Steps, or seconds, and values; None for a value that is not finite."""

@@ -8,13 +8,13 @@ import threading
 import warnings
 import webbrowser
 from collections.abc import Callable, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
 from sweeps.base.errors import UserError
 from sweeps.base.secrets import without_password
-from sweeps.record.definition import sweeps_line
+from sweeps.record.study_file import sweeps_line
 from sweeps.show.page.studies import ComparedStudy, build_settings
 from sweeps.tracking import comparison_view
 from sweeps.tracking.registry import run_of
@@ -124,7 +124,8 @@ def _leave_out(others: Sequence[str]) -> str:
 def _choose(studies: Sequence[ComparedStudy]) -> str:
     """Return the filter of the trials of these studies, by their runs: of many trials the best."""
     trials = [each.findings.ranked for each in studies]
-    best = [trial for of_rank in zip_longest(*trials) for trial in of_rank if trial]
+    by_rank = chain.from_iterable(zip_longest(*trials))
+    best = [trial for trial in by_rank if trial]
     run_ids = [run_id for trial in best[: 2 * _MOST_RUNS] if (run_id := run_of(trial.folder))]
     return f"attributes.run_id IN ({', '.join(map(comparison_view.quote, run_ids[:_MOST_RUNS]))})"
 

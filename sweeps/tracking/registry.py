@@ -6,8 +6,8 @@ from pathlib import Path
 
 from sweeps.base.errors import UserError
 from sweeps.base.secrets import without_password
-from sweeps.record.definition import sweeps_line
 from sweeps.record.study import StudySnapshot
+from sweeps.record.study_file import sweeps_line
 from sweeps.tracking import comparison_view
 from sweeps.tracking.run_data import mlflow_name
 from sweeps.tracking.store import connect, first_line, is_server, outage_errors

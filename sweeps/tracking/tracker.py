@@ -19,8 +19,8 @@ from sweeps.base.errors import Outage, UserError
 from sweeps.base.files import CorruptFile
 from sweeps.base.secrets import has_password, without_password
 from sweeps.base.wording import counted
-from sweeps.record.definition import sweeps_line
 from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.record.study_file import sweeps_line
 from sweeps.show.findings import Findings, findings_of
 from sweeps.tracking import store
 from sweeps.tracking.registry import server_line

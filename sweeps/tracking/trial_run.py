@@ -21,7 +21,8 @@ from sweeps.tracking.study_run import StudyRun, read_tracking
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 from sweeps.trial.machine import facts
-from sweeps.trial.metrics import METRICS, SYSTEM_METRICS, MetricsReader
+from sweeps.trial.metrics import METRICS, SYSTEM_METRICS
+from sweeps.trial.metrics_reader import MetricsReader
 
 _LOG_LINES = 20
 _LOG_WIDTH = 80
@@ -182,7 +183,8 @@ class TrialRun:
     def _description(self) -> str:
         """Return the outcome and the end of the log, in Markdown."""
         count = len(self.trial.attempts)
-        lines = [f"**{self.trial.state.replace('_', ' ')}**" + f" in attempt {count}" * (count > 1)]
+        attempt_number = f" in attempt {count}" if count > 1 else ""
+        lines = [f"**{self.trial.state.replace('_', ' ')}**{attempt_number}"]
         lines[0] += f": {self.trial.error}" if self.trial.error else ""
         if result := result_of(self.trial, self._study.study):
             lines.append(result)

@@ -3,18 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omegaconf import DictConfig
-
 from sweeps.base.secrets import without_secrets
-from sweeps.trial.run.app import PackedApp
 from sweeps.trial.times import is_time
 from sweeps.trial.well_typed import check_amounts, check_numbers, check_text
 
 if TYPE_CHECKING:
-    from sweeps.trial.folder import AttemptFolder, TrialFolder
+    pass
 
 # because MLflow warns above 8000 characters in a description, which also contains the log
 _MAX_ERROR_CHARS = 3000
@@ -193,25 +189,3 @@ class World:
     @property
     def is_chief(self) -> bool:
         return self.rank == 0
-
-
-@dataclass(frozen=True)
-class Job:
-    """One attempt at a trial, ready to be sent to its process."""
-
-    study: str
-    number: int
-    attempt: int  # number from 1 on; 0 until the attempt has a folder
-    # the composed config with its hydra node; hydra.launcher contains this trial's own settings
-    config: DictConfig
-    request: Request
-    folder: "TrialFolder"
-    app: PackedApp  # the Hydra app: the same for every trial
-    objective: Objective | None = None  # None if another library's sweeper reads the return value
-    environment: Mapping[str, str] = field(default_factory=dict)
-    # file for Hydra's pickled JobReturn, for another library's sweeper
-    job_return: Path | None = None
-
-    @property
-    def attempt_folder(self) -> "AttemptFolder":
-        return self.folder.attempt(self.attempt)

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sweeps.base.files import Lines
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.times import is_time
 
 if TYPE_CHECKING:
-    from sweeps.trial.folder import TrialFolder
+    pass
 
 METRICS = "metrics.jsonl"
 SYSTEM_METRICS = "system_metrics.jsonl"
@@ -76,24 +75,3 @@ def with_reported_result(
 
     objective = last.result
     return replace(end, state=State.COMPLETED, error="", objective=objective, metrics=last.metrics)
-
-
-@dataclass
-class MetricsReader:
-    """A reader of one metrics file of a trial, with the offset up to which it has read."""
-
-    folder: "TrialFolder"
-    name: str = METRICS
-    offset: int = 0  # bytes that were marked as read
-
-    def unread(self) -> Lines:
-        """Return the lines after `offset`. If the file was truncated, all its lines are unread
-        again."""
-        return self.folder.read_metrics(self.offset, self.name)
-
-    def mark_read(self, lines: Lines) -> bool:
-        """Mark these lines as read. Return whether they continue the lines before; False if the
-        file was truncated."""
-        is_continuation = lines.offset >= self.offset
-        self.offset = lines.offset
-        return is_continuation

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mlflow import MlflowClient
 
-from sweeps.record.definition import find
+from sweeps.record.study_file import find
 from sweeps.study.folder.reading import read_study
 from sweeps.trial.job import State
 from tests.command_lines import processes, steps, wait_until

@@ -14,7 +14,8 @@ from sweeps.choose import manual
 from sweeps.choose.repeats import Seeds
 from sweeps.record.definition import Definition
 from sweeps.record.study import Added, StudySnapshot, TrialRecord
-from sweeps.trial.job import Job, Outcome, Point, State
+from sweeps.trial.job import Outcome, Point, State
+from sweeps.trial.run.sent_job import Job
 from tests.study.conftest import MakeStudy
 from tests.study.fake_launcher import Acts, Clock, Drive, FakeLauncher, Script, Study, begin, by_trial, ends, trains
 

@@ -23,7 +23,8 @@ from sweeps.record.journal import Journal
 from sweeps.space.grammar import parse
 from sweeps.study.folder.reading import read_study
 from sweeps.study.run.choosing import Choosing
-from sweeps.trial.job import Job, Outcome, Point, State
+from sweeps.trial.job import Outcome, Point, State
+from sweeps.trial.run.sent_job import Job
 from tests.record.test_journal import definition
 from tests.show.records import headline
 from tests.study.conftest import MakeStudy

@@ -28,8 +28,9 @@ from omegaconf import open_dict
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.trial import current_trial
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import Job, Objective, Outcome, State
+from sweeps.trial.job import Objective, Outcome, State
 from sweeps.trial.run.app import pack_app
+from sweeps.trial.run.sent_job import Job
 
 MakeJob = Callable[..., Job]
 

@@ -14,7 +14,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.launchers.batch import BatchTrials, run_locked
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import Job, Objective, Request, State
+from sweeps.trial.job import Objective, Request, State
+from sweeps.trial.run.sent_job import Job
 from tests.command_lines import THEIRS, run
 
 GRID = Objective(needed=False)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from plotly import graph_objects as go
 
-from sweeps.record import definition
+from sweeps.record import study_file
 from sweeps.record.study import TrialRecord
 from sweeps.show.findings import Findings
 from sweeps.show.page import report, scaling_page
@@ -450,9 +450,9 @@ def test_study_records_fixed_values(tmp_path: Path) -> None:
     line = [*lines.GRID, "+x=1", "+nodes=1", "+ranks=1,2", "+epochs=3", "+epoch_time=1"]
     done = lines.run(lines.theirs(*line), tmp_path)
     assert done.code == 0, done.said
-    definition_ = definition.read(done.study())
-    assert definition_.config["nodes"] == "1"
-    assert read_study(done.study(), definition_).fixed["nodes"] == "1"
+    definition = study_file.read(done.study())
+    assert definition.config["nodes"] == "1"
+    assert read_study(done.study(), definition).fixed["nodes"] == "1"
 
 
 def test_error_without_scaling_names_the_requirements(tmp_path: Path) -> None:

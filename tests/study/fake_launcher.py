@@ -31,8 +31,9 @@ from sweeps.study.run.stop import Stop
 from sweeps.study.run.watchers import Watchers
 from sweeps.trial import Trial, folder
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import Job, Outcome, Point, Request, State
+from sweeps.trial.job import Outcome, Point, Request, State
 from sweeps.trial.run.process import outcome_of_error, outcome_of_return
+from sweeps.trial.run.sent_job import Job
 
 Acts = Generator[None, None, Outcome]
 Script = Callable[[Job], Acts]

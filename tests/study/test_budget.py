@@ -7,7 +7,8 @@ import pytest
 
 from sweeps.hydra.settings import SweeperConf
 from sweeps.study.run.budget import Budget, predict_seconds
-from sweeps.trial.job import Job, Outcome, Point, State
+from sweeps.trial.job import Outcome, Point, State
+from sweeps.trial.run.sent_job import Job
 from tests.study.conftest import MakeStudy
 from tests.study.fake_launcher import Acts, Clock, Drive, FakeLauncher, Script, begin, by_trial, ends, trains
 

@@ -22,7 +22,8 @@ from sweeps.base.files import Lock, holder
 from sweeps.record.study import StudySnapshot
 from sweeps.show.page import report
 from sweeps.study.run.driver import Driver
-from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.job import Outcome, State
+from sweeps.trial.run.sent_job import Job
 from tests.study.fake_launcher import Acts, Clock, FakeLauncher, begin, by_trial, ends, trains
 
 Run = Callable[..., StudySnapshot]

@@ -21,10 +21,12 @@ import pytest
 
 from sweeps.base.errors import UserError
 from sweeps.base.files import CorruptFile, Lock
-from sweeps.record.definition import Definition, read, write_or_check
+from sweeps.record.definition import Definition
+from sweeps.record.study_file import read, write_or_check
 from sweeps.study.folder.reading import read_study
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.job import Outcome, State
+from sweeps.trial.run.sent_job import Job
 from tests import command_lines as lines
 from tests.command_lines import GRID, processes, wait_until
 from tests.study.fake_launcher import Acts, FakeLauncher, Script, Study, fake_time, result_of, trains

@@ -11,7 +11,8 @@ from sweeps.launchers.local.machine import Machine
 from sweeps.record.study import TrialRecord
 from sweeps.study.run.gpu_sharing import GpuSharing
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.job import Outcome, State
+from sweeps.trial.run.sent_job import Job
 
 
 def make_job(machine: Machine, trials_per_gpu: int) -> Job:

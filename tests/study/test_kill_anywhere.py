@@ -25,8 +25,9 @@ from sweeps.record.definition import Definition
 from sweeps.record.study import TrialRecord
 from sweeps.space.space import canonical
 from sweeps.study.run.requests import Requests
-from sweeps.trial.job import Job, Outcome, Point, State
+from sweeps.trial.job import Outcome, Point, State
 from sweeps.trial.run.process import outcome_of_error, outcome_of_return
+from sweeps.trial.run.sent_job import Job
 from tests.study.fake_launcher import SILENT, Acts, Clock, Drive, FakeLauncher, Script, Study, begin, fake_time
 
 MOMENTS, STUDIES = 200, 10

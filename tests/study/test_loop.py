@@ -14,8 +14,9 @@ import pytest
 
 from sweeps.choose.sampler.pruner import Pruner
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.job import Outcome, State
 from sweeps.trial.metrics import MetricsLine
+from sweeps.trial.run.sent_job import Job
 from tests.study.conftest import MakeStudy
 from tests.study.fake_launcher import (
     SILENT,

@@ -10,8 +10,9 @@ from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from sweeps.hydra.settings import SweeperConf
-from sweeps.record.definition import Definition, write_or_check
+from sweeps.record.definition import Definition
 from sweeps.record.place import another_study, resume_line
+from sweeps.record.study_file import write_or_check
 from sweeps.study.plan.naming import Naming, name_study
 from tests import command_lines as lines
 

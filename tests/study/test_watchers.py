@@ -8,8 +8,9 @@ from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.study.run.attempt import Attempt
 from sweeps.study.run.watchers import Watchers
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import Job, Request, State
+from sweeps.trial.job import Request, State
 from sweeps.trial.metrics import SYSTEM_METRICS, MetricsLine
+from sweeps.trial.run.sent_job import Job
 from tests.study.fake_launcher import FakeLauncher, Said, fake_time, trains
 
 

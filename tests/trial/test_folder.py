@@ -17,7 +17,8 @@ from sweeps.trial import Trial
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Request, State
 from sweeps.trial.machine.usage import Usage, measure
-from sweeps.trial.metrics import SYSTEM_METRICS, MetricsLine, MetricsReader
+from sweeps.trial.metrics import SYSTEM_METRICS, MetricsLine
+from sweeps.trial.metrics_reader import MetricsReader
 
 LINES = [MetricsLine(step, 1.5 * step, {"loss": 1 / (step + 1)}) for step in range(3)]
 END = Outcome(State.COMPLETED, objective=[0.5], metrics={"loss": 0.5}, seconds={"training": 1.0})

@@ -17,10 +17,10 @@ from hydra.types import HydraContext
 
 from sweeps.trial import Diverged, MissingObjective, current_trial
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import Job, Objective, Outcome, Request, State, World
+from sweeps.trial.job import Objective, Outcome, Request, State, World
 from sweeps.trial.run.app import pack_app
 from sweeps.trial.run.process import outcome_of_job, run_trial
-from sweeps.trial.run.sent_job import SentJob
+from sweeps.trial.run.sent_job import Job, SentJob
 
 GRID = Objective(needed=False)
 SEARCH = Objective()

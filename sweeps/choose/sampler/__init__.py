@@ -222,7 +222,8 @@ class Sampler:
     ) -> Proposal:
         kind = self._samplers.kind
         attributes = self._fed.frozen(self._fed.id_of(number)).system_attrs
-        memory["system"], shared = storable(kind, attributes), storable(kind, self._fed.shared)
+        shared = storable(kind, self._fed.shared)
+        memory["system"] = storable(kind, attributes)
         memory["start"] = canonical(start) if start else ""
         return Proposal(
             params,

@@ -8,8 +8,7 @@ from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 from optuna.trial import create_trial
 
 from sweeps.choose.sampler.encoding import Encoding
-from sweeps.record.replicates import by_first, verdict
-from sweeps.record.study import MIN_FOR_IMPORTANCE, StudySnapshot
+from sweeps.record.study import MIN_FOR_IMPORTANCE, StudySnapshot, by_first, verdict
 from sweeps.space.space import SearchSpace
 from sweeps.trial.job import State
 

@@ -4,8 +4,7 @@ from."""
 from dataclasses import dataclass, field
 
 from sweeps.choose import Changes
-from sweeps.record.replicates import verdict
-from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.record.study import StudySnapshot, TrialRecord, verdict
 from sweeps.trial.job import Outcome, State
 
 BLAMED = {State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY, State.INFEASIBLE}

@@ -13,8 +13,8 @@ from sweeps.launchers.contract import TrialLauncher, await_end
 from sweeps.launchers.local.forks import Forks
 from sweeps.launchers.local.gpus import Gpus
 from sweeps.launchers.local.machine import DEFAULT_GB, Machine
-from sweeps.trial.job import Job, Outcome, Request, State, World
-from sweeps.trial.run.sent_job import SentJob
+from sweeps.trial.job import Outcome, Request, State, World
+from sweeps.trial.run.sent_job import Job, SentJob
 
 
 @dataclass

@@ -20,7 +20,8 @@ from sweeps.launchers.slurm.script.submit import check_commands
 from sweeps.launchers.slurm.trials import driver_job
 from sweeps.launchers.slurm.trials.arrays import Arrays
 from sweeps.launchers.slurm.trials.workers import WorkerTrials, check_request
-from sweeps.trial.job import Job, Outcome, Request
+from sweeps.trial.job import Outcome, Request
+from sweeps.trial.run.sent_job import Job
 
 _TICK_S = 0.2  # the second with workers, because their trials are short
 _WARM_TICK_S = 0.05

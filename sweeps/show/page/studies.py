@@ -12,8 +12,8 @@ from omegaconf import DictConfig
 from sweeps.analysis.comparison import LEVEL, Difference, holm, welch
 from sweeps.base.errors import UserError
 from sweeps.base.wording import LONGEST, duration, mean_text, short, text
-from sweeps.record.definition import sweeps_line
 from sweeps.record.study import StudySnapshot, TrialRecord, parameters
+from sweeps.record.study_file import sweeps_line
 from sweeps.record.trial_config import read_config, repeated_settings, settings
 from sweeps.show.findings import Findings
 from sweeps.show.tables import Table, without_empty_columns

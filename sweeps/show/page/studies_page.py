@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from sweeps.analysis import costs
 from sweeps.base.wording import short
-from sweeps.record.definition import sweeps_line
+from sweeps.record.study_file import sweeps_line
 from sweeps.show.figures.curves import curve_metric
 from sweeps.show.figures.drawing import (
     Figure,
@@ -96,7 +96,8 @@ def _figures(studies: Sequence[ComparedStudy]) -> dict[str, Figures]:
 
 
 def _make_figure(studies: Sequence[ComparedStudy], data: Sequence[Trace], x: str, y: str) -> Figure:
-    scale = scale_of(value for trace in data for value in trace["y"] if value is not None)
+    values = chain.from_iterable(trace["y"] for trace in data)
+    scale = scale_of(value for value in values if value is not None)
     data = [{**trace, "y": place_all(scale, trace["y"])} for trace in data]
     yaxis = {"title": {"text": escape(short(y, 40))}, **scale.ticks}
     legend = {"orientation": "v", "y": -0.2, "yanchor": "top"}

@@ -12,8 +12,8 @@ from typing import Any
 from sweeps.analysis.comparison import interval
 from sweeps.base.errors import UserError
 from sweeps.base.wording import printable, text, without_noise
-from sweeps.record.definition import sweeps_line
 from sweeps.record.study import TrialRecord, parameters
+from sweeps.record.study_file import sweeps_line
 from sweeps.show import notes
 from sweeps.show.figures.classes import build_columns
 from sweeps.show.findings import Findings

@@ -12,7 +12,7 @@ from sweeps.base.errors import UserError
 from sweeps.base.files import Lock, LockHeld, write_whole
 from sweeps.base.secrets import mask_value
 from sweeps.hydra import plain
-from sweeps.record.definition import DONE, sweeps_line
+from sweeps.record.study_file import DONE, sweeps_line
 
 _DECIDES = ("study.json", "code", "journal.jsonl", "learned.json")
 """The files that define a study for the next command in its folder."""

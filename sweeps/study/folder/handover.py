@@ -9,8 +9,8 @@ from sweeps.launchers.contract import TrialLauncher, await_end
 from sweeps.launchers.slurm.queue import SlurmError, jobs_of_attempts
 from sweeps.launchers.slurm.trials import driver_chain
 from sweeps.record import driver_status
-from sweeps.record.definition import sweeps_line
 from sweeps.record.study import StudySnapshot
+from sweeps.record.study_file import sweeps_line
 from sweeps.trial.folder import AttemptFolder, TrialFolder
 
 

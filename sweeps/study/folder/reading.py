@@ -8,10 +8,11 @@ from pathlib import Path
 from sweeps.analysis import costs
 from sweeps.base.errors import UserError
 from sweeps.base.files import CorruptFile, last_lines
-from sweeps.record.definition import DONE, Definition, sweeps_line
+from sweeps.record.definition import Definition
 from sweeps.record.narrowed import narrow, with_size
 from sweeps.record.place import resume_line
 from sweeps.record.study import StudySnapshot, TrialRecord, read_state, update_outside
+from sweeps.record.study_file import DONE, sweeps_line
 from sweeps.record.writer import read
 from sweeps.space.grammar import space_of
 from sweeps.space.space import SearchSpace

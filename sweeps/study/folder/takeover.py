@@ -10,7 +10,8 @@ from pathlib import Path
 from sweeps.base.errors import UserError
 from sweeps.base.files import CorruptFile, Holder, Lock, LockHeld, holder
 from sweeps.launchers.contract import TrialLauncher
-from sweeps.record.definition import Definition, read, refuse_differences
+from sweeps.record.definition import Definition
+from sweeps.record.study_file import read, refuse_differences
 from sweeps.study.folder.handover import refuse_driver_job, refuse_running_elsewhere
 from sweeps.study.folder.reading import read_study
 

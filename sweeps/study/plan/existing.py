@@ -6,8 +6,9 @@ from typing import Any
 from sweeps.base.errors import UserError
 from sweeps.base.files import CorruptFile, holder
 from sweeps.base.wording import counted
-from sweeps.record.definition import Definition, read, refuse_differences
+from sweeps.record.definition import Definition
 from sweeps.record.place import resume_line
+from sweeps.record.study_file import read, refuse_differences
 from sweeps.study.folder import code
 from sweeps.study.folder.claim import refuse_running
 from sweeps.study.folder.handover import refuse_driver_job

@@ -16,7 +16,8 @@ from sweeps.base.files import CorruptFile
 from sweeps.hydra.followed import written
 from sweeps.hydra.parts import pin_folder
 from sweeps.hydra.settings import SweeperConf
-from sweeps.record.definition import ARCHIVE, as_typed, read
+from sweeps.record.definition import as_typed
+from sweeps.record.study_file import ARCHIVE, read
 
 # the default of Hydra, which multirun/<name> replaces
 _HYDRA_SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"

@@ -16,8 +16,9 @@ from sweeps.record.study import TrialRecord
 from sweeps.space.space import SearchSpace, canonical
 from sweeps.study.folder.places import Places
 from sweeps.study.plan.compose import Composer, check
-from sweeps.trial.job import Job, Objective, Point, Request
+from sweeps.trial.job import Objective, Point, Request
 from sweeps.trial.run.app import PackedApp
+from sweeps.trial.run.sent_job import Job
 
 _QUIET_S = 1.0
 _LISTED = 10  # points of a grid that a preview lists

@@ -8,7 +8,7 @@ from sweeps.base.files import CorruptFile
 from sweeps.base.wording import counted
 from sweeps.choose.warm_start import find_study
 from sweeps.hydra.settings import SweeperConf
-from sweeps.record import definition
+from sweeps.record import study_file
 from sweeps.record.study import StudySnapshot
 from sweeps.study.folder.reading import read_study
 from sweeps.trial.job import Request, State
@@ -50,6 +50,6 @@ def measured_price(requests: Sequence[Request], settings: SweeperConf, folder: P
 def _read(folder: Path) -> list[StudySnapshot]:
     """Return the study in a folder; none if there is no study, or if it is damaged."""
     try:
-        return [read_study(folder, definition.read(folder))]
+        return [read_study(folder, study_file.read(folder))]
     except (FileNotFoundError, CorruptFile):
         return []

@@ -17,9 +17,9 @@ from sweeps.hydra.mistakes import CONDITIONS, explain_lacking
 from sweeps.hydra.near import closest, keys
 from sweeps.hydra.plain import plain
 from sweeps.hydra.settings import SweeperConf
-from sweeps.record.definition import sweeps_line
 from sweeps.record.narrowed import has_untried
 from sweeps.record.study import StudySnapshot
+from sweeps.record.study_file import sweeps_line
 from sweeps.space.exclusion import SETTING, is_number
 from sweeps.space.grammar import parse, parse_condition
 from sweeps.space.space import Choice, Condition, Interval, Parameter, SearchSpace, is_grid, text_of

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from sweeps.base.wording import counted
 from sweeps.record.study import TrialRecord
-from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.job import Outcome, State
+from sweeps.trial.run.sent_job import Job
 
 RETRIED = {State.LOST, State.TIMED_OUT}
 """The states after which a trial gets another attempt, which resumes from its checkpoint."""

@@ -14,8 +14,8 @@ from sweeps.base.files import write_whole
 from sweeps.base.wording import counted, one_line
 from sweeps.hydra.settings import SweeperConf
 from sweeps.launchers.slurm.trials.driver_chain import LOG
-from sweeps.record.definition import DONE, sweeps_line
 from sweeps.record.study import StudySnapshot, TrialRecord, by_failure_signature, result_of
+from sweeps.record.study_file import DONE, sweeps_line
 from sweeps.record.trial_config import read_launcher, read_memory_axes, read_values
 from sweeps.show.configurations import describe_best_configuration
 from sweeps.show.findings import Findings

@@ -18,10 +18,11 @@ from sweeps.base.secrets import has_password
 from sweeps.base.signals import on_signals
 from sweeps.base.wording import printable
 from sweeps.hydra.settings import SweeperConf, read
-from sweeps.record.definition import Definition, define, write_or_check
-from sweeps.record.definition import read as read_definition
+from sweeps.record.definition import Definition, define
 from sweeps.record.place import resume_line
 from sweeps.record.study import StudySnapshot
+from sweeps.record.study_file import read as read_definition
+from sweeps.record.study_file import write_or_check
 from sweeps.record.writer import Record
 from sweeps.show.findings import Findings
 from sweeps.show.terminal.lines import View, escape_unencodable, tally

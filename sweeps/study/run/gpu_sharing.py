@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.record.study import TrialRecord
-from sweeps.trial.job import Job
 from sweeps.trial.machine.gpus import fitting
+from sweeps.trial.run.sent_job import Job
 
 
 class GpuSharing:

@@ -14,7 +14,8 @@ from sweeps.record.writer import Record
 from sweeps.space.space import canonical
 from sweeps.study.run.attempt import RETRIED, Attempt, may_be_reopened
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.job import Outcome, State
+from sweeps.trial.run.sent_job import Job
 from sweeps.trial.times import now
 
 if TYPE_CHECKING:

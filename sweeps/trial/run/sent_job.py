@@ -1,17 +1,39 @@
 """A job on its way to its trial's process."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import cloudpickle
+from omegaconf import DictConfig
 
-from sweeps.trial.job import Job, Request
+from sweeps.trial.folder import AttemptFolder, TrialFolder
+from sweeps.trial.job import Objective, Request
 from sweeps.trial.packing import pack
+from sweeps.trial.run.app import PackedApp
 from sweeps.trial.run.program import Program
 
-if TYPE_CHECKING:
-    from sweeps.trial.folder import AttemptFolder, TrialFolder
+
+@dataclass(frozen=True)
+class Job:
+    """One attempt at a trial, ready to be sent to its process."""
+
+    study: str
+    number: int
+    attempt: int  # number from 1 on; 0 until the attempt has a folder
+    # the composed config with its hydra node; hydra.launcher contains this trial's own settings
+    config: DictConfig
+    request: Request
+    folder: TrialFolder
+    app: PackedApp  # the Hydra app: the same for every trial
+    objective: Objective | None = None  # None if another library's sweeper reads the return value
+    environment: Mapping[str, str] = field(default_factory=dict)
+    # file for Hydra's pickled JobReturn, for another library's sweeper
+    job_return: Path | None = None
+
+    @property
+    def attempt_folder(self) -> AttemptFolder:
+        return self.folder.attempt(self.attempt)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.record.definition import find
+from sweeps.record.study_file import find
 from sweeps.study.folder.reading import read_study
 from sweeps.trial.job import State
 from tests.chaos.faults import TRIALS, Study

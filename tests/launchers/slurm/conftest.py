@@ -9,7 +9,7 @@ from lab import ScriptedSlurm, job_maker
 from sweeps.hydra.settings import SlurmLauncherConf
 from sweeps.launchers.slurm.follow import following
 from sweeps.launchers.slurm.launcher import SlurmTrials
-from sweeps.trial.job import Job
+from sweeps.trial.run.sent_job import Job
 
 
 @pytest.fixture(autouse=True)

@@ -21,8 +21,9 @@ from omegaconf import open_dict
 from sweeps.hydra.settings import SlurmLauncherConf, read
 from sweeps.launchers.slurm.script.request import request
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import Job, Objective
+from sweeps.trial.job import Objective
 from sweeps.trial.run.app import pack_app
+from sweeps.trial.run.sent_job import Job
 
 _TAKE = r"""
 name=$(sed -n "s/^#SBATCH --job-name=//p" "$1"); last=$(sed -n "s/^#SBATCH --array=0-\([0-9]*\).*/\1/p" "$1")

@@ -18,7 +18,8 @@ from sweeps.launchers.slurm.script import limits
 from sweeps.launchers.slurm.script.submit import BusyError, RefusedError
 from sweeps.launchers.slurm.trials import arrays, workers
 from sweeps.trial.folder import AttemptFolder, TrialFolder
-from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.job import Outcome, State
+from sweeps.trial.run.sent_job import Job
 
 _IDLE_S = 60.0
 

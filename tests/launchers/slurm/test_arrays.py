@@ -18,7 +18,8 @@ from sweeps.launchers.slurm.launcher import SlurmTrials
 from sweeps.launchers.slurm.queue import cancel_pending_and_dismiss_idle, jobs_of_attempts, living_jobs, read_ticket
 from sweeps.launchers.slurm.script import limits
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.job import Outcome, State
+from sweeps.trial.run.sent_job import Job
 
 MakeJob = Callable[..., Job]
 

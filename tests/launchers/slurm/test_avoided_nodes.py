@@ -10,8 +10,8 @@ from lab import ScriptedSlurm
 from sweeps.hydra.settings import SlurmLauncherConf
 from sweeps.launchers.slurm.follow.nodes import AvoidedNodes, node_of
 from sweeps.launchers.slurm.launcher import SlurmTrials
-from sweeps.trial.job import Job
 from sweeps.trial.nodes import UNPROVEN
+from sweeps.trial.run.sent_job import Job
 from tests.launchers.launcher_contract import exits
 
 FAILED = "failed while it had a trial"

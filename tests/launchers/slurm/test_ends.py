@@ -18,8 +18,9 @@ from sweeps.launchers.slurm.follow.ends import outcome_of_attempt, outcome_of_jo
 from sweeps.launchers.slurm.follow.listing import ENDED, GONE, JobInfo
 from sweeps.launchers.slurm.launcher import SlurmTrials
 from sweeps.trial.folder import AttemptFolder, TrialFolder
-from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.job import Outcome, State
 from sweeps.trial.metrics import SYSTEM_METRICS, MetricsLine
+from sweeps.trial.run.sent_job import Job
 from tests.launchers.launcher_contract import exits
 
 SRUN = "srun: error: lab1: task 0: "

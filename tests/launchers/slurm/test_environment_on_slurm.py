@@ -10,7 +10,8 @@ import pytest
 from lab import wait_for
 
 from sweeps.launchers.slurm.launcher import SlurmTrials
-from sweeps.trial.job import Job, State
+from sweeps.trial.job import State
+from sweeps.trial.run.sent_job import Job
 from tests import command_lines as lines
 from tests.launchers.slurm.test_driver_on_slurm import SLURM, WARM
 

@@ -20,8 +20,8 @@ from sweeps.launchers.slurm.inside import in_job
 from sweeps.launchers.slurm.launcher import SlurmTrials
 from sweeps.launchers.slurm.queue import Ticket, cancel_pending_and_dismiss_idle, living_jobs, name_of
 from sweeps.trial.folder import AttemptFolder
-from sweeps.trial.job import Job, Outcome, State
-from sweeps.trial.run.sent_job import SentJob
+from sweeps.trial.job import Outcome, State
+from sweeps.trial.run.sent_job import Job, SentJob
 
 MakeJob = Callable[..., Job]
 

@@ -13,7 +13,8 @@ from sweeps.hydra.settings import SlurmLauncherConf
 from sweeps.launchers.slurm.launcher import SlurmTrials
 from sweeps.launchers.slurm.queue import read_job_id
 from sweeps.trial import current_trial
-from sweeps.trial.job import Job, State
+from sweeps.trial.job import State
+from sweeps.trial.run.sent_job import Job
 from tests.launchers.launcher_contract import exits
 
 MakeJob = Callable[..., Job]

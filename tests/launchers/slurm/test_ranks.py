@@ -14,7 +14,8 @@ from lab import ScriptedSlurm, wait_for
 from sweeps.launchers.slurm.inside.in_job import world_of
 from sweeps.launchers.slurm.launcher import SlurmTrials
 from sweeps.trial import current_trial
-from sweeps.trial.job import Job, State, World
+from sweeps.trial.job import State, World
+from sweeps.trial.run.sent_job import Job
 from tests.launchers.launcher_contract import exits
 
 MakeJob = Callable[..., Job]

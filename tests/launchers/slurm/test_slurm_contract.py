@@ -8,7 +8,8 @@ import pytest
 
 from sweeps.hydra.settings import SlurmLauncherConf
 from sweeps.launchers.slurm.launcher import SlurmTrials
-from sweeps.trial.job import Job, State
+from sweeps.trial.job import State
+from sweeps.trial.run.sent_job import Job
 from tests.launchers.launcher_contract import LauncherContract, raises, segfaults
 
 

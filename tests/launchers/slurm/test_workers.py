@@ -22,7 +22,8 @@ from sweeps.launchers.slurm.inside.in_worker import Worker
 from sweeps.launchers.slurm.launcher import SlurmTrials
 from sweeps.launchers.slurm.queue import read_ticket
 from sweeps.launchers.slurm.trials import workers
-from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.job import Outcome, State
+from sweeps.trial.run.sent_job import Job
 
 MakeJob = Callable[..., Job]
 WARM = {"trials_per_job": None}

@@ -14,7 +14,8 @@ from lab import slurm, wait_for
 from sweeps.hydra.settings import SlurmLauncherConf
 from sweeps.launchers.slurm.launcher import SlurmTrials
 from sweeps.trial import current_trial
-from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.job import Outcome, State
+from sweeps.trial.run.sent_job import Job
 from tests.launchers.launcher_contract import check_sharing, shares_a_gpu
 
 pytestmark = pytest.mark.usefixtures("cluster")

@@ -18,9 +18,10 @@ from sweeps.launchers.slurm.follow.nodes import node_of
 from sweeps.launchers.slurm.script.request import PRIVATE
 from sweeps.launchers.slurm.script.script import SET_UP
 from sweeps.trial.folder import AttemptFolder
-from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.job import Outcome, State
 from sweeps.trial.metrics import SYSTEM_METRICS
 from sweeps.trial.ranks import first_failure
+from sweeps.trial.run.sent_job import Job
 
 # Messages of jobacct_gather's OverMemoryKill, cgroups, C++, Python and TensorFlow.
 _MEMORY = re.compile(

@@ -30,7 +30,8 @@ from sweeps.launchers.slurm.script.lengths import Lengths
 from sweeps.launchers.slurm.script.request import PRIVATE, parameters
 from sweeps.launchers.slurm.script.script import SETUP
 from sweeps.launchers.slurm.script.submit import BusyError, UnansweredError, submit, write_setup
-from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.job import Outcome, State
+from sweeps.trial.run.sent_job import Job
 
 log = logging.getLogger(__name__)
 
@@ -93,10 +94,10 @@ class FollowedJobs:
             job.info.reason for job in jobs if job.info and job.info.state == "PENDING"
         )
         # SLURM's reason is None until it has looked at a new job.
-        lines = [
-            f"{count} pending" + f": {reason}" * (reason != "None")
-            for reason, count in reasons.most_common()
-        ]
+        lines = []
+        for reason, count in reasons.most_common():
+            why = "" if reason == "None" else f": {reason}"
+            lines.append(f"{count} pending{why}")
         troubles = list(self._troubles.values())
         more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
         outages = [

@@ -18,7 +18,8 @@ from sweeps.launchers.slurm.script import limits
 from sweeps.launchers.slurm.script.collected import CollectedTrials
 from sweeps.launchers.slurm.script.submit import RefusedError, write_call
 from sweeps.launchers.slurm.trials.arrays import Arrays
-from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.job import Outcome, State
+from sweeps.trial.run.sent_job import Job
 from sweeps.trial.times import now
 
 _STRAGGLE_S = 30.0  # maximum time for other ranks to end after the chief

@@ -20,13 +20,13 @@ from sweeps.base.files import NO_ROOM, read_own
 from sweeps.hydra.settings import SlurmLauncherConf
 from sweeps.launchers.slurm.script.request import WARNING
 from sweeps.trial.folder import AttemptFolder
-from sweeps.trial.job import Job, State, World
+from sweeps.trial.job import State, World
 from sweeps.trial.ranks import is_failure
 from sweeps.trial.run import copies
 from sweeps.trial.run.children import ignore_sigterm_in_forks, kill_where_sigterm_is_ignored
 from sweeps.trial.run.ending import end_process
 from sweeps.trial.run.process import run_trial
-from sweeps.trial.run.sent_job import SentJob
+from sweeps.trial.run.sent_job import Job, SentJob
 from sweeps.trial.run.staging import staging
 from sweeps.trial.times import now
 

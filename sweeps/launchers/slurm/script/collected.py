@@ -10,7 +10,8 @@ from sweeps.launchers.slurm.inside.in_job import call_of
 from sweeps.launchers.slurm.script.request import pool_of
 from sweeps.launchers.slurm.script.submit import RefusedError, write_call
 from sweeps.launchers.slurm.trials.arrays import Arrays
-from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.job import Outcome, State
+from sweeps.trial.run.sent_job import Job
 
 # trials that are collected between two polls, because the driver also has to observe ends
 _CHUNK = 100

@@ -21,9 +21,9 @@ from sweeps.launchers.slurm.queue import SlurmError, read_ticket, token_of
 from sweeps.launchers.slurm.script.request import pool_of
 from sweeps.launchers.slurm.script.submit import RefusedError, write_call
 from sweeps.launchers.slurm.trials.arrays import Arrays
-from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.job import Outcome, State
 from sweeps.trial.packing import pack
-from sweeps.trial.run.sent_job import SentJob
+from sweeps.trial.run.sent_job import Job, SentJob
 
 _AHEAD = 4  # queued trials for each worker, so that a worker never waits for the driver
 _MAX_FAILED_STARTS = 2
