@@ -4,6 +4,7 @@ out."""
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from statistics import fmean, stdev, variance
 
 LEVEL = 0.95
@@ -140,7 +141,8 @@ def race(results: Sequence[Results], seeds: Sequence[int], maximize: bool) -> Ra
 
     for count in range(min(FIRST_TEST, len(seeds)), len(seeds) + 1):
         tested = seeds[:count]
-        if todo := [(i, seed) for seed in tested for i in alive if seed not in results[i]]:
+        pairs = product(tested, alive)
+        if todo := [(i, seed) for seed, i in pairs if seed not in results[i]]:
             return RaceState(best_first(tested), dropped, todo)
         alive = best_first(tested)
         if not alive:

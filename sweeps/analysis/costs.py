@@ -3,7 +3,7 @@ result cost."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 from sweeps.base.files import CorruptFile
@@ -77,7 +77,8 @@ def tail_s(trials: Iterable[TrialRecord]) -> float:
 def wall_clock_s(trials: Iterable[TrialRecord]) -> float:
     """Return the seconds from the first start of an attempt to the last end; 0 if none has
     ended."""
-    outcomes = [outcome for trial in trials for outcome in trial.attempts if outcome.started_at]
+    attempts = chain.from_iterable(trial.attempts for trial in trials)
+    outcomes = [outcome for outcome in attempts if outcome.started_at]
     if not outcomes:
         return 0.0
     first = min(outcome.started_at or 0.0 for outcome in outcomes)

@@ -1,6 +1,7 @@
 """The price of a study that has not started, from the measured durations of earlier trials."""
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 
@@ -26,9 +27,10 @@ def measured_price(requests: Sequence[Request], settings: SweeperConf, folder: P
         *(study for name in settings.learn_from for study in _read(find_study(name, folder))),
     ]
     hours: dict[float, list[float]] = {}  # of completed trials, by the number of GPUs
-    for trial in (
-        trial for study in studies for trial in study.rows if trial.state is State.COMPLETED
-    ):
+    trials = chain.from_iterable(study.rows for study in studies)
+    for trial in trials:
+        if trial.state is not State.COMPLETED:
+            continue
         hours.setdefault(trial.attempts[-1].gpus, []).append(
             sum(end.duration_s for end in trial.attempts) / 3600
         )
