@@ -50,8 +50,10 @@ def _project(images: tf.Tensor, ranges: Augment, uniform: list[tf.Tensor]) -> tf
     right = -_between(ranges.shift, uniform[5]) * width
     cos = tf.cos(angle) * zoom
     sin = tf.sin(angle) * zoom
-    a0, a1 = (horizontal * cos, -horizontal * sin)
-    b0, b1 = (vertical * sin, vertical * cos)
+    a0 = horizontal * cos
+    a1 = -horizontal * sin
+    b0 = vertical * sin
+    b1 = vertical * cos
     x = (width - 1) / 2
     y = (height - 1) / 2
     a2 = x + a0 * (right - x) + a1 * (down - y)

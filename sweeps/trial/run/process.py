@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hydra.core.utils import JobReturn, JobStatus, run_job
+from hydra.core.utils import JobReturn, JobStatus, configure_log, run_job
 
 from sweeps.base.files import NO_ROOM, write_whole
 from sweeps.base.secrets import without_secrets
@@ -82,6 +82,9 @@ def run_trial(sent: SentJob, began: float, world: World | None = None) -> Outcom
     with sampled, facts.recording(attempt) if world.is_chief else nullcontext():
         try:
             keys = ("hydra.sweep.dir", "hydra.sweep.subdir")
+            if world.is_chief:
+                # as Hydra's launcher does: it lasts where hydra.job_logging configures nothing
+                configure_log(job.config.hydra.hydra_logging, job.config.hydra.verbose)
             returned = run_job(
                 task_function, job.config, *keys, hydra_context, configure_logging=world.is_chief
             )
