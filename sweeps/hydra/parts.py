@@ -297,9 +297,18 @@ def set_typed(
 ) -> None:
     """Set what Hydra's job node says about a trial: its overrides, and names made of them."""
     job = config.hydra.job
-    task = [override for override in parsed if not override.is_hydra_override()]
+    task = []
+    task_words = []
+    hydra_words = []
+    for word, override in zip(typed, parsed, strict=True):
+        if override.is_hydra_override():
+            hydra_words.append(word)
+        else:
+            task.append(override)
+            task_words.append(word)
     with open_dict(config):
-        config.hydra.overrides.task = list(typed)
+        config.hydra.overrides.task = task_words
+        config.hydra.overrides.hydra.extend(hydra_words)
         job.num = number
         job.id = str(number)  # as in Hydra's own launcher
         if _overrides_dirname:
