@@ -560,10 +560,16 @@ def test_command_that_another_user_could_have_changed_is_not_run(answer: Answer,
     assert "another user could have changed the command in it.\nCheck it, then type it: " in output
 
 
-def test_resume_of_a_renamed_study_advises_moving_the_folder(studies: Path, answer: Answer, tmp_path: Path) -> None:
+def test_resume_of_a_renamed_or_copied_study(studies: Path, answer: Answer, tmp_path: Path) -> None:
     study = tmp_path / "multirun" / "good"
     content = json.loads((study / "study.json").read_text())
     (study / "study.json").write_text(json.dumps({**content, "working_folder": str(tmp_path)}))
+    shutil.copytree(study, study.with_name("copied"))
+    code, output = answer("resume", "copied")
+    assert code == 2
+    assert "copied is a copy of study good. Resume the study itself: python -m sweeps resume good" in output.replace(
+        "\n", " "
+    )
     renamed = study.rename(study.with_name("renamed"))
     code, output = answer("resume", "renamed")
     assert code == 2

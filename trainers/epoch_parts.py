@@ -44,8 +44,8 @@ def train_parts(
     """
     steps = -(-len(order) // batch_size)
     every = every or steps
-    end = 0  # steps so far, and parts of the next call
-    count = 1
+    end = 0  # steps so far
+    count = 1  # parts of the next call
     while end < steps:
         pause = (end // pause_every + 1) * pause_every if pause_every else steps
         call_end = min(end + every * count, pause, steps)

@@ -30,8 +30,8 @@ _USUAL_GB = 4.0
 _SHORTEST_MIN = 5
 _LONG_S = 60.0  # shortest trial whose CPU and GPU count, because imports dominate a shorter trial
 _LOW_GPU = 50.0  # mean utilization (%)
-_FULL_CPU = 0.8  # fractions of the requested cores
-_IDLE_CPU = 0.5
+_FULL_CPU = 0.8  # fraction of the requested cores
+_IDLE_CPU = 0.5  # fraction of the requested cores
 _TAIL = 1 << 20  # bytes of samples: more than an hour of four GPUs
 
 Settings = Mapping[str, Any]  # of the launcher

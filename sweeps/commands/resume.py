@@ -92,8 +92,13 @@ def _refuse_moved(folder: Path, definition: Definition) -> None:
         and folder.parent == Path(definition.working_folder, MULTIRUN)
     ):
         original = folder.with_name(definition.name)
+        if original.exists():
+            raise UserError(
+                f"{folder} is a copy of study {definition.name}.\n"
+                f"Resume the study itself: {study_file.sweeps_line('resume', original)}"
+            )
         raise UserError(
-            f"{folder} is study {definition.name}, renamed or copied: its command would resume"
+            f"{folder} is study {definition.name}, renamed: its command would resume"
             f" {original}.\nMove the folder first: {shlex.join(['mv', str(folder), str(original)])}"
         )
 

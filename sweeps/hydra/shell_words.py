@@ -17,6 +17,19 @@ _NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?", re.IGNORECASE)
 _OPEN = (",", "=", "[", "{", "(", ":")
 _CLOSING = (",", "=", "]", "}", ")", ":")
 _MULTIRUN = ("-m", "--multirun")
+_PROGRAM = 2  # words before the overrides and flags: the interpreter and the script
+_FLAGS_WITH_VALUE = {
+    "--config-name",
+    "-cn",
+    "--config-path",
+    "-cp",
+    "--config-dir",
+    "-cd",
+    "--package",
+    "-p",
+    "--cfg",
+    "-c",
+}
 
 
 def join_split(word: str, words: Sequence[str], config: DictConfig) -> str:
@@ -70,6 +83,30 @@ def explain_flag(flag: str, words: Sequence[str], config: DictConfig) -> str:
 def sweep_flag(words: Sequence[str]) -> str:
     """Return the flag that a sweep needs, with a space after it; empty if it was typed."""
     return "" if any(flag in words for flag in _MULTIRUN) else "-m "
+
+
+def flags_first(command: Sequence[str]) -> list[str]:
+    """Return a command with the flags behind its overrides moved before them.
+
+    A word can then be appended: Hydra reads overrides from one side of a flag alone.
+    """
+    end = len(command)
+    while end > _PROGRAM and _is_flag(command[end - 1], command[end - 2]):
+        end -= 1
+
+    first = end
+    while first > _PROGRAM and _is_override(command[first - 1]):
+        first -= 1
+
+    return [*command[:first], *command[end:], *command[first:end]]
+
+
+def _is_flag(word: str, before: str) -> bool:
+    return word.startswith("-") or before in _FLAGS_WITH_VALUE
+
+
+def _is_override(word: str) -> bool:
+    return word.startswith("~") or bool(_HAS_KEY.fullmatch(word))
 
 
 def explain_order(word: str, line: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ from sweeps.base.wording import short_difference
 from sweeps.hydra import plain
 from sweeps.hydra.followed import by_default, followed, source, written
 from sweeps.hydra.settings import SweeperConf
+from sweeps.hydra.shell_words import flags_first
 from sweeps.space.space import Choice, Parameter, SearchSpace, is_grid, text_of
 from sweeps.trial.job import Point
 
@@ -132,9 +133,10 @@ def define(
         for name in ("final_race", "final_race_seeds")
         if settings.final_race
     }
+    typed = [word for word in sys.orig_argv if not word.startswith(f"{NAME}=")]
     return Definition(
         name,
-        command=[text for text in sys.orig_argv if not text.startswith(f"{NAME}=")],
+        command=flags_first(typed),
         working_folder=str(Path.cwd()),
         objective=list(settings.objectives),
         directions=list(settings.directions),

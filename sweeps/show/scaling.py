@@ -15,10 +15,10 @@ from sweeps.show.notes import text_of
 COUNTED = ("gpus", "nodes", "ranks")
 """`gpus` (0 is the CPU) and `ranks` are per node. The count is nodes times gpus, or on CPUs nodes
 times ranks."""
-EPOCH_TIME = "epoch_time"  # metrics of an epoch, in s and 1/s
-SPEED = "images_per_second"
-EPOCHS_TO_STABLE = "epochs_to_stable"  # metrics of a trial, the latter in s
-TIME_TO_STABLE = "time_to_stable"
+EPOCH_TIME = "epoch_time"  # metric of an epoch, in s
+SPEED = "images_per_second"  # metric of an epoch
+EPOCHS_TO_STABLE = "epochs_to_stable"  # metric of a trial
+TIME_TO_STABLE = "time_to_stable"  # metric of a trial, in s
 SINGULAR = {"GPUs": "GPU", "processes": "process", "nodes": "node"}  # by unit
 _MOST_SERIES = 10  # because a figure with more series is illegible
 _QUARTILES = 1.349  # standard deviations between the quartiles of a normal distribution

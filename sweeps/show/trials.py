@@ -28,9 +28,9 @@ Curve = tuple[list[float], list[float | None]]
 Curves = dict[str, Curve]
 """Curves by metric."""
 
-_LOG_LINES = 20  # last lines of a log, characters in a line, and characters in all of them
-_LINE = 300
-_LOG = 4000
+_LOG_LINES = 20  # last lines of a log
+_LINE = 300  # characters in a line of a log
+_LOG = 4000  # characters in all lines of a log
 _LOGS = 600_000  # characters in the logs of all trials
 _POINTS = 150  # points in a curve
 _SAMPLES = 50  # points in a curve of a system metric

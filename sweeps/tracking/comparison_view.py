@@ -52,8 +52,8 @@ _BY_TIME = {**_BY_STEP, "xAxisKey": "time-relative", "useGlobalXaxisKey": False}
 Names = Sequence[str]
 TRIALS = "tags.role = 'trial'"
 """The filter of trials' runs."""
-_STATE = "tags.`state`"  # columns of a trial's run
-_ERROR = "tags.`error`"
+_STATE = "tags.`state`"  # column of a trial's run
+_ERROR = "tags.`error`"  # column of a trial's run
 
 
 @dataclass(frozen=True, kw_only=True)

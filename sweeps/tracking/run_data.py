@@ -15,9 +15,8 @@ MetricRow = tuple[str, float, int, int]
 """Name, value, milliseconds since 1970, step. MLflow stores equal rows once, so a row may be sent
 again."""
 _MOST_LETTERS = 250  # of a name
-# largest numbers of metrics, params and tags, and of params, that MLflow takes in one call
-_BATCH = 1000
-_PARAMS = 100
+_BATCH = 1000  # metrics, params and tags that MLflow takes in one call
+_PARAMS = 100  # params that MLflow takes in one call
 
 
 _WORDS = {

@@ -347,8 +347,8 @@ class Tracker:
             run.closed = True  # because later metrics would be refused too
             self._refused.add(run.trial.number)
         except (CorruptFile, OSError) as error:
-            problem = str(error)  # because a disk may be away for a moment
-            run.closed = self._draining.is_set()
+            problem = str(error)
+            run.closed = self._draining.is_set()  # because a disk may be away for a moment
         except Exception as error:  # because the other trials must still be sent
             problem = f"{type(error).__name__}: {first_line(error)}"
             run.closed = True

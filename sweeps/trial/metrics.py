@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 METRICS = "metrics.jsonl"
 SYSTEM_METRICS = "system_metrics.jsonl"
 GPU = "system/gpu_"  # prefix of system metrics, which the number of a GPU follows
-CPU = "system/cpu_"
-POWER = "power_usage_watts"  # suffixes of system metrics
-USE = "utilization_percentage"
+CPU = "system/cpu_"  # prefix of system metrics
+POWER = "power_usage_watts"  # suffix of system metrics
+USE = "utilization_percentage"  # suffix of system metrics
 # suffix of the part (%) of a shared GPU's memory that the trial uses
 OWN_MEMORY = "memory_usage_percentage"
 

@@ -23,8 +23,8 @@ from sweeps.launchers.slurm.trials.workers import WorkerTrials, check_request
 from sweeps.trial.job import Outcome, Request
 from sweeps.trial.run.sent_job import Job
 
-_TICK_S = 0.2  # the second with workers, because their trials are short
-_WARM_TICK_S = 0.05
+_TICK_S = 0.2
+_WARM_TICK_S = 0.05  # with workers, because their trials are short
 _JUDGE_S = 1.0
 # trials before their length is measured; the last start is that of the first worker
 _UNMEASURED = STARTS_PER_MIN - 1

@@ -17,8 +17,8 @@ MOST_TICKS = 12
 NONE = "none"  # label where a trial lacks the parameter
 _NONE_POSITION = -1 / 8
 _GAP = 0.045  # smallest distance of two labels
-_LARGEST = 1e300  # because larger numbers differ by inf, and fractions of smaller ones are 0
-_SMALLEST = 1e-300
+_LARGEST = 1e300  # because larger numbers differ by inf
+_SMALLEST = 1e-300  # because fractions of smaller numbers are 0
 _INTERVAL = re.compile(r"(log )?interval\((\S+), (\S+)\)")
 
 

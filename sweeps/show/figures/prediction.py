@@ -138,14 +138,13 @@ def find_doubts(series: Series, count: int) -> list[str]:
     capacity = per_node * max(c.nodes for c in counts)
     noise = max(c.noise for c in counts)
     effect = max(c.epoch_s for c in counts) / min(c.epoch_s for c in counts) - 1
-    is_cut = epoch_time.is_cut
     doubts = {
         "two counts fit any law: measure a third": len({c.count for c in counts}) == 2,
         f"epochs of one count deviate by {noise:.0%}, counts by only {effect:.0%}": noise > effect,
         (
             "the measurements fit no known law: the interval was cut at a tenth and ten times the"
             " value"
-        ): is_cut,
+        ): epoch_time.is_cut,
         f"{count} is {count / largest:.3g} times the largest measured count": (
             count > _FAR * largest
         ),

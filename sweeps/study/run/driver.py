@@ -103,7 +103,7 @@ class Driver:
             plan.added.check()
         self._packed = pack_app(self._app.task_function, self._app.hydra_context)
         self._claim_folder()
-        keep = True  # keep, because an unexpected error must not end jobs that run well elsewhere
+        keep = True  # because an unexpected error must not end jobs that run well elsewhere
         refused = False
         try:
             if self._job and not self._job.is_here:

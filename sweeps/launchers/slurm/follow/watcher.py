@@ -11,8 +11,10 @@ from pathlib import Path
 from sweeps.launchers.slurm.follow.listing import ENDED, GONE, JobInfo, Listing
 from sweeps.launchers.slurm.queue import SlurmError, sacct, squeue
 
-_SLOWER = 2.0  # factors of the time between queries, because sites forbid frequent polling
+# factors of the time between queries, because sites forbid frequent polling
+_SLOWER = 2.0
 _SLOWEST = 12.0
+
 _ABSENT_S = 30.0
 _RUNAWAY_S = 300.0  # because the accounting may miss the end of a job: sacctmgr(1), RunawayJobs
 

@@ -21,6 +21,7 @@ from sweeps.base.errors import UserError
 from sweeps.base.files import holder, write_whole
 from sweeps.hydra.parts import sweep_dir_word
 from sweeps.hydra.settings import SlurmLauncherConf
+from sweeps.hydra.shell_words import flags_first
 from sweeps.launchers.slurm.queue import SlurmError, cancel, name_of, read_job_id, rows, squeue
 from sweeps.launchers.slurm.script.limits import minutes_in
 from sweeps.launchers.slurm.script.request import parameters
@@ -292,9 +293,8 @@ def run_driver(folder: Path, launch: Launch) -> None:
 
 def _here(words: Sequence[str]) -> str:
     """Return the command that runs the driver of this command here."""
-    return shlex.join(
-        [*(word for word in words if not word.startswith("hydra.launcher.driver")), _HERE]
-    )
+    others = [word for word in words if not word.startswith("hydra.launcher.driver")]
+    return shlex.join([*flags_first(others), _HERE])
 
 
 def _send(study: Path, follows: str | None, launch: Launch) -> str:
