@@ -14,7 +14,8 @@ from sweeps.base.errors import UserError
 from sweeps.base.files import CorruptFile
 from sweeps.hydra.functions import extend_grammar
 from sweeps.hydra.settings import SweeperConf
-from sweeps.record.definition import Definition, define, resume_line
+from sweeps.record.definition import Definition, define
+from sweeps.record.place import resume_line
 from sweeps.record.study_file import read, sweeps_line, write_or_check
 from sweeps.space.grammar import parse
 from sweeps.study.run.choosing import total

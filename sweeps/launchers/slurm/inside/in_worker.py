@@ -186,9 +186,9 @@ class Worker:
                 written = job.attempt_folder.close(end)
                 self._seconds.append(written.duration_s)
                 self._peak = max(self._peak, written.used.get("gpu_memory", 0.0))
-                (self._claimed / token_of(job.number, job.attempt)).unlink(
-                    missing_ok=True
-                )  # gone if the driver considers the worker lost
+                # gone if the driver considers the worker lost
+                claim = self._claimed / token_of(job.number, job.attempt)
+                claim.unlink(missing_ok=True)
             self._ended.pop(0)
             self._gpus.release(gpus, job.request.gpus)
             self._notice.folders.remove(job.attempt_folder)
