@@ -51,7 +51,7 @@ class Study:
         environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
         started = time.perf_counter()
         driver = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=subprocess.DEVNULL)
-        self._await(driver, f"{began}/attempts/1/began")
+        self._await(driver, f"{began}/attempts/1/started")
         start_s = time.perf_counter() - started
         self._await(driver, f"{ended}/attempts/1/end.json")
         lines = Path(f"/proc/{driver.pid}/status").read_text().splitlines()
@@ -76,17 +76,17 @@ class Study:
         return [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
 
     def _asked(self) -> int:
-        return sum(line["op"] == "asked" for line in self._lines())
+        return sum(line["op"] == "queued" for line in self._lines())
 
     def fill(self, size: int) -> None:
         """Copy trial 0 until there are `size` trials."""
         lines, line_numbers = self._lines(), count(len(self._lines()))
-        asked, ended = (next(line for line in lines if line["op"] == op and line["trial"] == 0) for op in _OPS)
+        asked, ended = (next(line for line in lines if line["op"] == op and line["number"] == 0) for op in _OPS)
         tracked = json.loads((self.path / "0" / "tracking.json").read_text())  # else the next driver would send all
         with (self.path / "journal.jsonl").open("a") as journal:
             for number in range(self._asked(), size):
-                own = {"trial": number, "point": self._points[number]}
-                for line in ({**asked, **own}, {**ended, "trial": number}):
+                own = {"number": number, "params": self._points[number]}
+                for line in ({**asked, **own}, {**ended, "number": number}):
                     journal.write(json.dumps({**line, "line": next(line_numbers)}) + "\n")
                 folder = self.path / str(number)
                 shutil.copytree(self.path / "0", folder)
@@ -97,7 +97,7 @@ class Study:
         run(["env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "sweeps", "status", "many"], self.folder)
 
 
-_OPS = ("asked", "ended")
+_OPS = ("queued", "ended")
 
 
 def train(cfg: Any, trial: Any) -> dict[str, float]:

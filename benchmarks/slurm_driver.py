@@ -73,7 +73,7 @@ def main() -> None:
         print(f"  {spread(waited)}, {len(waited)} times", flush=True)
         wall, cpu = study(folder, "warm", trials, 0, f"array_parallelism={slots}", "trials_per_job=null")
         print(f"{trials} trials on {slots} warm workers: {trials / wall:.1f} a second, driver {cpu:.1f} s of CPU")
-        began = [file.stat().st_mtime for file in folder.glob("multirun/warm/*/attempts/1/began")]
+        began = [file.stat().st_mtime for file in folder.glob("multirun/warm/*/attempts/1/started")]
         print(f"  once the workers were there: {(trials - 1) / (max(began) - min(began)):.1f} a second")
 
 

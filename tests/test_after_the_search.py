@@ -188,7 +188,7 @@ def test_typed_command_widens_a_running_study(tmp_path: Path) -> None:
     wider = lines.start(lines.theirs(*slow, "+x=1,2,4,5", "hydra.sweeper.extend=true"), tmp_path)
     left = lines.finish(driver, tmp_path)
     assert (left.code, "the next driver continues\n" in left.out) == (130, True), left.said
-    wait_until(lambda: all((study / number / "attempts" / "2" / "began").exists() for number in "01"))
+    wait_until(lambda: all((study / number / "attempts" / "2" / "started").exists() for number in "01"))
     status = sweeps(tmp_path, "status", "s").out
     assert "0 of 4 trials have ended (2 queued, 2 running)" in status
     assert "extended the study: +x=1,2,4,5 was 1,2,4 at 2" in status

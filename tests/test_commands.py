@@ -312,8 +312,8 @@ def test_damaged_study_hides_no_other_study(answer: Answer, tmp_path: Path, name
     [
         "0/trial.json",
         "1/metrics.jsonl",
-        "1/attempts/1/asked.json",
-        "1/attempts/1/began",
+        "1/attempts/1/queued.json",
+        "1/attempts/1/started",
         "1/attempts/1/alive",
         "1/.hydra/overrides.yaml",
         "driver.lock",
@@ -360,8 +360,8 @@ def test_definition_of_other_types_hides_no_other_study(answer: Answer, tmp_path
 @pytest.mark.parametrize(
     "change",
     [
-        {"point": {"+x": {"a": 1}}},
-        {"point": [1]},
+        {"params": {"+x": {"a": 1}}},
+        {"params": [1]},
         {"attempts": [5]},
         {"attempts": [{"state": "completed", "objective": {"a": 1}}]},
         {"attempts": [{"state": "completed", "metrics": [1]}]},

@@ -459,7 +459,7 @@ def test_processes_of_an_ended_trial_are_killed(tmp_path: Path) -> None:
 
     lines.wait_until(lambda: sleep_count() == 2)
     lines.wait_until((study / "0" / "attempts" / "1" / "end.json").exists)
-    lines.wait_until((study / "1" / "attempts" / "1" / "began").exists)
+    lines.wait_until((study / "1" / "attempts" / "1" / "started").exists)
     lines.wait_until(lambda: sleep_count() == 2)  # of the second trial alone
     done = lines.finish(driver, tmp_path)
     assert done.code == 0, done.said

@@ -244,7 +244,7 @@ def test_driver_under_nohup_ignores_sighup(tmp_path: Path) -> None:
 def test_second_ctrl_c_kills_the_study(tmp_path: Path) -> None:
     driver = lines.start(theirs(*GRID, "+how=hangs", "+x=1,2", name="twice"), tmp_path)
     study = tmp_path / "multirun" / "twice"
-    wait_until(lambda: len(list(study.glob("*/attempts/1/began"))) == 2)
+    wait_until(lambda: len(list(study.glob("*/attempts/1/started"))) == 2)
     driver.send_signal(signal.SIGINT)
     time.sleep(1)
     assert driver.poll() is None

@@ -47,7 +47,7 @@ _OF_TRIAL = (
     "*.json",
     "*.jsonl",
     ".hydra/*.yaml",
-    "attempts/*/began",
+    "attempts/*/started",
     "attempts/*/*.json",
     "attempts/*/*.jsonl",
 )

@@ -137,7 +137,7 @@ def add_point(definition: Definition, study: StudySnapshot, text: str) -> Path:
         raise UserError(f"--add '{text}': {problem}.\nType a value for each of: {', '.join(keys)}")
     point = {keys[key.lstrip("+")]: value for key, value in typed.items()}
     refuse_duplicate(point, study.rows, study.added)
-    return _request(study.folder, {"point": point})
+    return _request(study.folder, {"params": point})
 
 
 def exclude_points(study: Path, condition: str) -> Path:
@@ -199,15 +199,13 @@ def read_request(file: Path, space: SearchSpace, seeds: Seeds) -> Added | Exclud
     at = parse_time(file.stem, per_second=1e9)
     if content.keys() == {"condition", "by"} and isinstance(content["condition"], str):
         return Excluded(file.name, content["condition"], user, at)
-    point = content  # of an earlier version
-    by = ""
-    made_at = 0.0
-    if content.keys() == {"point", "by"} and isinstance(content["point"], dict):
-        point = content["point"]
-        by = user
-        made_at = at
-    _refuse_values(file, point)
-    return Added(file.name, point, _is_outside(point, space, seeds), by, made_at)
+
+    params = content.get("params")
+    if content.keys() != {"params", "by"} or not isinstance(params, dict):
+        raise UserError(f"{file}: it is no request: it needs the keys params and by.\n{_ADD_AGAIN}")
+
+    _refuse_values(file, params)
+    return Added(file.name, params, _is_outside(params, space, seeds), user, at)
 
 
 def _read_content(file: Path) -> dict[str, Any]:

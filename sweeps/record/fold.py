@@ -42,15 +42,15 @@ class Fold:
         """Apply an event. Raises ValueError, LookupError, TypeError or AttributeError if the event
         is invalid."""
         match event["op"]:
-            case "begun":
+            case "started":
                 if event["version"] != VERSION:
                     raise ValueError(event["version"])
-            case "asked":
-                self._ask(event)
+            case "queued":
+                self._queue(event)
             case "ended":
                 self._end(event)
             case "reopened":
-                trial = self.trials[event["trial"]]
+                trial = self.trials[event["number"]]
                 self._change(replace(trial, state=State.QUEUED, forgiven=int(event["forgiven"])))
             case "added":
                 who = str(event.get("by", ""))
@@ -58,7 +58,7 @@ class Fold:
                 self.added.append(
                     Added(
                         str(event["name"]),
-                        check_point(event["point"]),
+                        check_point(event["params"]),
                         bool(event["outside"]),
                         who,
                         when,
@@ -71,12 +71,12 @@ class Fold:
                     Excluded(str(event["name"]), str(event["condition"]), who, when)
                 )
             case "remembered":
-                number = event["trial"]
+                number = event["number"]
                 self.trials[number] = replace(self.trials[number], memory=dict(event["memory"]))
             case unknown:
                 raise ValueError(unknown)
 
-    def _ask(self, event: Event) -> None:
+    def _queue(self, event: Event) -> None:
         trial = trial_of(event, self.folder)
         if trial.number != len(self.trials):
             raise ValueError(trial.number)
@@ -86,7 +86,7 @@ class Fold:
         self.changes.append(trial.number)
 
     def _end(self, event: Event) -> None:
-        trial = self.trials[event["trial"]]
+        trial = self.trials[event["number"]]
         attempts = tuple(map(Outcome.from_json, event["attempts"]))
         last = attempts[-1]
         self._change(
@@ -110,7 +110,7 @@ def trial_as_json(trial: TrialRecord, study: Path) -> dict[str, Any]:
         "memory": dict(trial.memory),
     }
     where = os.path.relpath(trial.folder, study)
-    content: dict[str, Any] = {"trial": trial.number, "point": trial.params, "by": trial.by}
+    content: dict[str, Any] = {"number": trial.number, "params": trial.params, "by": trial.by}
     content |= {} if trial.of is None else {"of": trial.of}
     content |= {} if where == str(trial.number) else {"folder": where}
     return content | {name: value for name, value in optional.items() if value}
@@ -118,13 +118,13 @@ def trial_as_json(trial: TrialRecord, study: Path) -> dict[str, Any]:
 
 def trial_of(content: Mapping[str, Any], study: Path) -> TrialRecord:
     """Return the trial of an event or of a trial.json. Raises the errors of `Fold.apply`."""
-    number = int(content["trial"])
+    number = int(content["number"])
     of = content.get("of")
     if of is not None and int(of) >= number:
         raise ValueError(of)
     return TrialRecord(
         number,
-        check_point(content["point"]),
+        check_point(content["params"]),
         State.QUEUED,
         study / str(content.get("folder", number)),
         by=By(content["by"]),
@@ -172,27 +172,22 @@ def _read_folders(study: Path, by: By, recorded: Collection[str]) -> Iterable[tu
             folders.clear()
             try:
                 event = _event_of(folder, study, by)
-                yield event["trial"], event
+                yield event["number"], event
             except (CorruptFile, LookupError, TypeError, ValueError, AttributeError):
                 if folder.name.isdecimal():
                     yield int(folder.name), _unknown(int(folder.name), by)
 
 
 def _event_of(folder: Path, study: Path, by: By) -> Event:
-    """Return the event of a trial's trial.json. The files of the version before have the key
-    `repeat`."""
+    """Return the event of a trial's trial.json."""
     file = read_json(folder / "trial.json") or {}
     event = {
-        "op": "asked",
+        "op": "queued",
         "by": by,
         **file,
-        "trial": int(file["number"]),
+        "number": int(file["number"]),
         "folder": str(folder.relative_to(study)),
     }
-    if repeat := event.pop("repeat", None):
-        event |= {"of": repeat.get("of"), "seed": dict(repeat["seed"])}
-        replicate = By.RACE if repeat.get("race") else By.REPEAT
-        event["by"] = by if event["of"] is None else replicate
     trial_of(event, study)
     return event
 
@@ -210,7 +205,7 @@ def _read_overrides(
     if not point:
         return {}
     if not study.searched or study.seed_key not in point or study.seed_key in study.space:
-        return {"point": point, "unknown": False}
+        return {"params": point, "unknown": False}
     seed = {study.seed_key: point[study.seed_key]}
     configuration = {key: value for key, value in point.items() if key not in seed}
     replicates = [
@@ -218,7 +213,7 @@ def _read_overrides(
         for trial in earlier
         if canonical(trial.configuration) == canonical(configuration)
     ]
-    event: dict[str, Any] = {"point": point, "seed": seed, "unknown": False}
+    event: dict[str, Any] = {"params": point, "seed": seed, "unknown": False}
     if replicates:
         event |= {
             "of": replicates[0],
@@ -228,4 +223,4 @@ def _read_overrides(
 
 
 def _unknown(number: int, by: By) -> Event:
-    return {"op": "asked", "trial": number, "point": {}, "by": by, "unknown": True}
+    return {"op": "queued", "number": number, "params": {}, "by": by, "unknown": True}

@@ -1,9 +1,9 @@
 """The journal of a study, `journal.jsonl`: the events of its trials, each a numbered line.
 
-    {"line": 0, "op": "begun", "version": 1}
-    {"line": 1, "op": "asked", "trial": 0, "point": {...}, "by": "sampler", ...}    see
+    {"line": 0, "op": "started", "version": 1}
+    {"line": 1, "op": "queued", "number": 0, "params": {...}, "by": "sampler", ...}    see
                                                                                     `record.fold`
-    {"line": 2, "op": "ended", "trial": 0, "attempts": [{"state": "completed", ...}]}
+    {"line": 2, "op": "ended", "number": 0, "attempts": [{"state": "completed", ...}]}
 
 One writer, the study's driver; each line is fsynced before the driver acts on it.
 """

@@ -50,7 +50,7 @@ class Record:
             )
         self._journal.trim()
         if not self._journal.count:
-            self._append({"op": "begun", "version": VERSION})
+            self._append({"op": "started", "version": VERSION})
         lost = events_of_folders(self.study, typed)
         if lost and not self.repairs:
             self.repairs = (
@@ -62,7 +62,7 @@ class Record:
             if event.get("unknown"):
                 unknown = Outcome(State.FAILED, UNKNOWN)
                 self._append(
-                    {"op": "ended", "trial": event["trial"], "attempts": [unknown.as_json()]}
+                    {"op": "ended", "number": event["number"], "attempts": [unknown.as_json()]}
                 )
 
     @property
@@ -74,11 +74,16 @@ class Record:
         content = trial_as_json(trial, self.study.folder) | (
             {"shared": dict(shared)} if shared else {}
         )
-        self._append({"op": "asked", **content})
+        self._append({"op": "queued", **content})
 
     def add(self, added: Added) -> None:
         """Record a trial that a person adds."""
-        event = {"op": "added", "name": added.name, "point": added.params, "outside": added.outside}
+        event = {
+            "op": "added",
+            "name": added.name,
+            "params": added.params,
+            "outside": added.outside,
+        }
         self._append({**event, "by": added.by, "at": added.at})
 
     def exclude(self, excluded: Excluded, space: SearchSpace) -> None:
@@ -90,7 +95,7 @@ class Record:
     def end(self, trial: TrialRecord) -> None:
         """Record that a trial is over, with the outcome of each attempt."""
         outcomes = [outcome.as_json() for outcome in trial.attempts]
-        self._append({"op": "ended", "trial": trial.number, "attempts": outcomes})
+        self._append({"op": "ended", "number": trial.number, "attempts": outcomes})
 
     def reopen(self, numbers: Sequence[int]) -> None:
         """Record that these trials run again. Their earlier attempts no longer count against
@@ -98,7 +103,7 @@ class Record:
         counts = {number: len(TrialFolder(self.trials[number].folder).ends()) for number in numbers}
         self._append(
             *(
-                {"op": "reopened", "trial": number, "forgiven": count}
+                {"op": "reopened", "number": number, "forgiven": count}
                 for number, count in counts.items()
             )
         )
@@ -106,7 +111,7 @@ class Record:
     def store_memory(self, number: int, memory: Mapping[str, Any]) -> None:
         """Record the pruner's state of a trial, if the state has changed."""
         if dict(memory) != dict(self.trials[number].memory):
-            self._append({"op": "remembered", "trial": number, "memory": dict(memory)})
+            self._append({"op": "remembered", "number": number, "memory": dict(memory)})
 
     def update(self, trial: TrialRecord) -> None:
         """Show the state of an open trial, which the journal does not record: queued or running,

@@ -18,10 +18,10 @@ Each file has one writer, and is written aside and renamed, or appended a whole 
     tracking.json           the trial's MLflow run, and whether it is complete  (driver)
     attempts/<n>/log        the output of attempt n  (attempt)
     attempts/<n>/alive      locked while the attempt's process lives  (attempt)
-    attempts/<n>/asked.json when the attempt was queued, and its requested resources  (driver)
+    attempts/<n>/queued.json    when the attempt was queued, and its requested resources  (driver)
     attempts/<n>/facts.jsonl    the machine, versions, and settings as used, see
                                 `sweeps.trial.machine.facts` (chief)
-    attempts/<n>/began      when the attempt got a slot, or its job started  (attempt)
+    attempts/<n>/started    when the attempt got a slot, or its job started  (attempt)
     attempts/<n>/stop       "end after this epoch", with the reason: pruned or cancelled  (driver,
                             job)
     attempts/<n>/stop_by    the user who ended the trial with `stop --trial` or `prune`, and when
@@ -116,7 +116,7 @@ class TrialFolder:
     def read_params(self) -> dict[str, Any] | None:
         """Return the params in trial.json; None if the file is missing or damaged."""
         with suppress(CorruptFile):
-            params = (read_json(self.path / "trial.json") or {}).get("point")
+            params = (read_json(self.path / "trial.json") or {}).get("params")
             return params if isinstance(params, dict) else None
         return None
 
@@ -165,12 +165,12 @@ class TrialFolder:
         newest = self.newest()
         attempt = self.attempt(newest.number + 1 if newest else 1)
         attempt.path.mkdir(parents=True)
-        content: dict[str, Any] = {"asked": queued_at or now(), "idle_slot_s": idle_slot_s}
+        content: dict[str, Any] = {"queued": queued_at or now(), "idle_slot_s": idle_slot_s}
         content |= {
             name: value for name, value in asdict(request or Request()).items() if value is not None
         }
         content |= {"launcher": launcher} if launcher else {}
-        write_whole(attempt.path / "asked.json", json.dumps(content), sync=False)
+        write_whole(attempt.path / "queued.json", json.dumps(content), sync=False)
         return attempt
 
 
@@ -198,18 +198,18 @@ class AttemptFolder:
         """Return the name of the launcher that started the attempt; None if no file names the
         launcher."""
         with suppress(CorruptFile, OSError):
-            if name := (read_json(self.path / "asked.json") or {}).get("launcher"):
+            if name := (read_json(self.path / "queued.json") or {}).get("launcher"):
                 return str(name)
         # because older attempts have no name
         return "slurm" if (self.path / "slurm").exists() else None
 
     def begin(self, began: float) -> None:
         """Write the start of the attempt, in seconds since 1970."""
-        write_whole(self.path / "began", repr(began), sync=False)
+        write_whole(self.path / "started", repr(began), sync=False)
 
     def began(self) -> float | None:
         """Return when the attempt started, in seconds since 1970; None if it did not."""
-        file = self.path / "began"
+        file = self.path / "started"
         return read_time(file) if file.exists() else None
 
     def request_stop(self, reason: State, by: str = "") -> None:
@@ -291,11 +291,11 @@ class AttemptFolder:
         self, end: Outcome, began: float | None, lines: list[MetricsLine], ended: float
     ) -> Outcome:
         """Return the outcome with its times, resources and energy."""
-        note: dict[str, float] = {"asked": began or ended, "gpus": 0.0, "idle_slot_s": 0.0}
+        note: dict[str, float] = {"queued": began or ended, "gpus": 0.0, "idle_slot_s": 0.0}
         with suppress(CorruptFile, TypeError, ValueError, ArithmeticError):
-            content = read_json(self.path / "asked.json") or {}
+            content = read_json(self.path / "queued.json") or {}
             note |= {name: float(value) for name, value in content.items() if name != "launcher"}
-        queued_at = note["asked"] if is_time(note["asked"]) else began or ended
+        queued_at = note["queued"] if is_time(note["queued"]) else began or ended
         ended = max(ended, began or queued_at)
         # No duration is negative, because the driver's clock and the clock of the trial's node may
         # differ.

@@ -126,7 +126,7 @@ def test_person_may_add_an_excluded_point(tmp_path: Path) -> None:
     grid.run(loss, most=1)
     exclude(grid, "x>2")
     (tmp_path / "added").mkdir()
-    (file := tmp_path / "added" / "7.json").write_text(json.dumps({"point": {"x": 4}, "by": "bob"}))
+    (file := tmp_path / "added" / "7.json").write_text(json.dumps({"params": {"x": 4}, "by": "bob"}))
     added = manual.read_request(file, narrow(grid.space, grid.study.excluded), Seeds())
     assert added == Added("7.json", {"x": 4}, outside=True, by="bob", at=7e-9)
     assert isinstance(added, Added)
@@ -136,11 +136,6 @@ def test_person_may_add_an_excluded_point(tmp_path: Path) -> None:
     assert resumed.ask() is None
     assert resumed.study.total == grid.study.total == 3
     assert resumed.study.added == (grid.study.added)
-
-
-def test_request_of_an_earlier_version_is_read(tmp_path: Path) -> None:
-    (file := tmp_path / "7.json").write_text('{"x": 4}')
-    assert manual.read_request(file, space("x=1,2"), Seeds()) == Added("7.json", {"x": 4}, outside=True)
 
 
 @pytest.mark.parametrize(

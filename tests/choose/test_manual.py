@@ -46,7 +46,7 @@ KEYS = ("lr", "batch_size", "+m.act", "beta under o=a", "beta under o=b")
 )
 def test_point_is_printed_as_typed(tmp_path: Path, text: str, point: Point) -> None:
     file = manual.add_point(definition(*KEYS), summary(tmp_path), text)
-    assert json.loads(file.read_text())["point"] == point
+    assert json.loads(file.read_text())["params"] == point
     assert manual.list_requests(tmp_path) == [file]
 
 
@@ -83,11 +83,12 @@ def test_a_space_in_code_takes_no_points(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"x": 1}', "o is missing.\nType a value for each of: x, o"),
-        ('{"x": 1, "o": "a", "z": 3}', "z does not exist with these values.\nRemove z"),
+        ('{"params": {"x": 1}, "by": "bob"}', "o is missing.\nType a value for each of: x, o"),
+        ('{"params": {"x": 1, "o": "a", "z": 3}, "by": "bob"}', "z does not exist with these values.\nRemove z"),
         ("{", "cannot be read"),
         ("", "cannot be read"),
         ("[]", "cannot be read"),
+        ('{"x": 1}', "needs the keys params and by"),
     ],
 )
 def test_a_file_that_holds_no_point(tmp_path: Path, content: str, message: str) -> None:
@@ -131,7 +132,7 @@ def drive(study: Study, launcher: FakeLauncher, added: Adds) -> Drive:
 def returns_x(job: Job) -> Acts:
     trial = begin(job)
     yield
-    point = json.loads((job.folder.path / "trial.json").read_text())["point"]
+    point = json.loads((job.folder.path / "trial.json").read_text())["params"]
     trial.report({"objective": float(point["x"])}, 0)
     return Outcome(State.COMPLETED, objective=[float(point["x"])], metrics={"objective": float(point["x"])})
 

@@ -42,7 +42,7 @@ def judged(judge: Judge, epochs: int = 1) -> Script:
     """Return a script of trials that report and return the value of `judge`, or end in its state."""
 
     def script(job: Job) -> Acts:
-        trial, point = begin(job), json.loads((job.folder.path / "trial.json").read_text())["point"]
+        trial, point = begin(job), json.loads((job.folder.path / "trial.json").read_text())["params"]
         value = judge(point)
         for epoch in range(epochs):
             if not isinstance(value, State):
@@ -133,7 +133,7 @@ def test_a_repeat_that_reached_its_time_limit_is_not_in_the_mean(make_study: Mak
     cut = ends(Outcome(State.TIMED_OUT, "it reached its time limit", objective=[900.0], metrics={"objective": 900.0}))
 
     def script(job: Job) -> Acts:
-        seed = json.loads((job.folder.path / "trial.json").read_text())["point"]["seed"]
+        seed = json.loads((job.folder.path / "trial.json").read_text())["params"]["seed"]
         return cut(job) if seed == 1 else judged(noisy)(job)
 
     study = make_study(*SPACE, **REPEATS, max_attempts=1)
@@ -422,14 +422,12 @@ def test_folders_restore_a_damaged_journal(make_study: MakeStudy, clock: Clock) 
     assert next(origins) == next(origins)
 
 
-@pytest.mark.parametrize(
-    "repeat", ['"x"', "[]", '{"of": "x"}', '{"of": 99, "seed": {"seed": 7}}', '{"of": 0, "seed": 3}']
-)
-def test_folder_with_invalid_content(make_study: MakeStudy, clock: Clock, repeat: str) -> None:
+@pytest.mark.parametrize("part", ['"by": []', '"of": "x"', '"of": 99, "seed": {"seed": 7}', '"of": 0, "seed": 3'])
+def test_folder_with_invalid_content(make_study: MakeStudy, clock: Clock, part: str) -> None:
     study = make_study(*SPACE, **REPEATS)
     study.drive(FakeLauncher(judged(noisy), clock))
     (study.folder / "journal.jsonl").unlink()
-    (study.trial(4).path / "trial.json").write_text(f'{{"number": 4, "point": {{"x": 1}}, "repeat": {repeat}}}')
+    (study.trial(4).path / "trial.json").write_text(f'{{"number": 4, "params": {{"x": 1}}, {part}}}')
     after = study.drive(FakeLauncher(judged(noisy), clock))
     assert len(after.summary.rows) >= 12
     assert all(row.state.is_over for row in after.summary.rows)

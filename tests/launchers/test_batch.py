@@ -124,7 +124,7 @@ def test_error_of_a_foreign_launcher_ends_only_its_batch(tmp_path: Path) -> None
 
 def test_full_disk_is_reported_by_the_trial(tmp_path: Path) -> None:
     (job,) = jobs = make_jobs(tmp_path, 1, GRID)
-    (job.attempt_folder.path / "began").mkdir()
+    (job.attempt_folder.path / "started").mkdir()
     trials = BatchTrials(Theirs(jobs, raises), size=1)
     assert trials.submit(job)
     assert [end.error for _, end in trials.poll(0.1)] == ["RuntimeError: too large"]

@@ -283,7 +283,7 @@ class TestLocalTrials(LauncherContract):
         submit(trials, job)
         assert end_of(trials, job).state is State.COMPLETED
 
-    @pytest.mark.parametrize("in_the_way", ["log", "alive", "began"])
+    @pytest.mark.parametrize("in_the_way", ["log", "alive", "started"])
     def test_a_folder_that_cannot_be_written_refuses_its_trial_alone(
         self, trials: LocalTrials, make_job: MakeJob, in_the_way: str
     ) -> None:

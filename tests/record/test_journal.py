@@ -42,7 +42,7 @@ def test_pipe_in_place_of_the_journal_is_replaced(tmp_path: Path) -> None:
     with pytest.raises(CorruptFile, match="it is a pipe"):
         journal.read(lambda event: None)
     assert journal.quarantine().is_fifo()
-    journal.append([{"op": "begun", "version": 1}])
+    journal.append([{"op": "started", "version": 1}])
     assert len(read_lines(journal.path).values) == 1
 
 
@@ -128,7 +128,7 @@ def test_foreign_journal_is_quarantined(study: Study, resume: Resume) -> None:
 def test_cut_journal_is_repaired_from_the_folders(study: Study, resume: Resume, cut: float) -> None:
     journal = journal_of(study)
     os.truncate(journal, int(cut * journal.stat().st_size))
-    count = journal.read_bytes().rpartition(b"\n")[0].count(b'"op":"asked"')
+    count = journal.read_bytes().rpartition(b"\n")[0].count(b'"op":"queued"')
     done, launcher = resume()
     check_study(study, done)
     assert launcher.submitted == []
@@ -194,7 +194,7 @@ def test_trial_does_not_resume_in_a_folder_made_for_other_params(make_study: Mak
     study = make_study()
     cancelled = by_trial(trains(), t1=ends(Outcome(State.CANCELLED, "scancel")))
     assert study.drive(FakeLauncher(cancelled, clock)).states() == ["completed", "cancelled", "completed"]
-    study.trial(1).write_trial({"number": 1, "point": {"x": 9}})
+    study.trial(1).write_trial({"number": 1, "params": {"x": 9}})
     done = study.drive(launcher := FakeLauncher(trains(), clock))
     assert done.states() == ["completed", "refused", "completed"] and launcher.submitted == []
     assert done.row(1).error == f"{study.trial(1).path} was made for x=9. Move or remove it"
@@ -219,7 +219,7 @@ def test_infeasible_trial_is_restored_from_the_folder(make_study: MakeStudy, clo
 @pytest.mark.parametrize("number", [10**9, -1])
 def test_invalid_number_in_trial_json_is_ignored(study: Study, resume: Resume, number: int) -> None:
     journal_of(study).write_bytes(b"")
-    (study.trial(2).path / "trial.json").write_text(json.dumps({"number": number, "point": {"x": 3}}))
+    (study.trial(2).path / "trial.json").write_text(json.dumps({"number": number, "params": {"x": 3}}))
     check_study(study, resume()[0])
 
 

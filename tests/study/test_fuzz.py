@@ -184,7 +184,7 @@ def ended(study: Study) -> dict[int, bool]:
     for line in journal.read_text().splitlines() if journal.exists() else ():
         event = json.loads(line)
         if event["op"] == "ended":
-            over[event["trial"]] = True
+            over[event["number"]] = True
     return over
 
 
@@ -213,7 +213,7 @@ def check_names(damages: list[Damage], begun: set[int], over: dict[int, bool], o
             assert "study.json cannot be read" in output
         elif damage_.name == "journal.jsonl":
             left = {n for n in begun if f"{n}/trial.json" not in names}
-            lacks = max(left, default=-1) >= damage_.content.count(b'"op":"asked"')
+            lacks = max(left, default=-1) >= damage_.content.count(b'"op":"queued"')
             assert "journal.jsonl" in output or not (damage_.has_bad_lines or lacks)
         elif name == "attempts/1/end.json" and not damage_.is_json and over[int(trial)] is False:
             assert f"{damage_.name} cannot be read" in output

@@ -116,7 +116,7 @@ def works(folder: Path) -> Script:
 
     def script(job: Job) -> Acts:
         trial = begin(job)
-        params = (read_json(job.folder.path / "trial.json") or {})["point"]
+        params = (read_json(job.folder.path / "trial.json") or {})["params"]
         value = loss({"seed": 0, **params})
         for epoch in range(2):
             trial.report({"objective": value + 1 - epoch}, epoch)

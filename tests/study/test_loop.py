@@ -78,10 +78,10 @@ def test_a_damaged_line_of_metrics_costs_no_more_than_itself(make_study: MakeStu
     [
         ("metrics.jsonl", 20, "completed"),
         ("metrics.jsonl", 9999, "completed"),  # how it ended stands in another file
-        ("attempts/1/began", 9999, "completed"),
+        ("attempts/1/started", 9999, "completed"),
         ("attempts/1/end.json", 20, "completed"),
         ("attempts/1/end.json", 9999, "completed"),  # in its second attempt
-        ("attempts/1/asked.json", 9999, "completed"),
+        ("attempts/1/queued.json", 9999, "completed"),
         ("attempts/1/log", 9999, "completed"),
     ],
 )

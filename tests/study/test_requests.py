@@ -21,11 +21,11 @@ WRONG = {
     "a list": "[]",
     "a number": "5",
     "deep": "[" * 5000,
-    "a mapping as a value": '{"point": {"+x": {"a": 1}}, "by": "bob"}',
-    "a list as a value": '{"point": {"+x": [1]}, "by": "bob"}',
-    "a lone surrogate": '{"point": {"+x": "\\ud800"}, "by": "bob"}',
-    "a huge number": '{"point": {"+x": 1%s}, "by": "bob"}' % ("0" * 400),
-    "another key": '{"point": {"y": 1}, "by": "bob"}',
+    "a mapping as a value": '{"params": {"+x": {"a": 1}}, "by": "bob"}',
+    "a list as a value": '{"params": {"+x": [1]}, "by": "bob"}',
+    "a lone surrogate": '{"params": {"+x": "\\ud800"}, "by": "bob"}',
+    "a huge number": '{"params": {"+x": 1%s}, "by": "bob"}' % ("0" * 400),
+    "another key": '{"params": {"y": 1}, "by": "bob"}',
     "a number as condition": '{"condition": 5, "by": "bob"}',
     "a condition on nothing": '{"condition": "zzz=1", "by": "bob"}',
     "a wrong condition": '{"condition": "((", "by": "bob"}',
@@ -49,7 +49,7 @@ def test_wrong_requests_stop_no_study(tmp_path: Path) -> None:
     for number, content in enumerate(WRONG.values(), 10):
         (added / f"{number}.json").write_text(content)
     make_unreadable(added)
-    valid = {"point": {"+x": 7}, "by": "bob"}
+    valid = {"params": {"+x": 7}, "by": "bob"}
     (added / f"{'9' * 200}.json").write_text(json.dumps(valid))  # a time that no calendar has
 
     done = run(command, tmp_path)

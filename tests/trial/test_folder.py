@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> TrialFolder:
 def test_pipes_in_place_of_files_do_not_hang(tmp_path: Path) -> None:
     attempt = TrialFolder(tmp_path).new_attempt()
     (tmp_path / ".hydra").mkdir()
-    files = [attempt.path / name for name in ("began", "stop", "alive")]
+    files = [attempt.path / name for name in ("started", "stop", "alive")]
     files += [tmp_path / ".hydra" / name for name in ("config.yaml", "overrides.yaml")]
     for file in files:
         os.mkfifo(file)
@@ -187,7 +187,7 @@ def test_an_attempt_that_never_began_only_waited(folder: TrialFolder) -> None:
     assert (end.started_at, end.gpu_hours, end.energy_kwh, end.advanced) == (None, 0.0, None, False)
 
 
-@pytest.mark.parametrize("name", ["asked.json", "began"])
+@pytest.mark.parametrize("name", ["queued.json", "started"])
 @pytest.mark.parametrize("content", ["", "{", "nan?", "\x00"])
 def test_notes_that_are_damaged_keep_no_attempt_from_ending(folder: TrialFolder, name: str, content: str) -> None:
     attempt = folder.new_attempt(queued_at=10.0)
@@ -271,7 +271,7 @@ def test_colleague_with_a_strict_umask_leaves_readable_requests(folder: TrialFol
 def test_times_that_no_calendar_has_are_unknown(folder: TrialFolder, at: str) -> None:
     attempt = folder.new_attempt()
     (attempt.path / "stop_by").write_text(f'{{"by": "bob", "at": {at}}}')
-    (attempt.path / "began").write_text(at)
+    (attempt.path / "started").write_text(at)
     assert attempt.stopped_by() == ("bob", 0.0)
     assert attempt.began() == pytest.approx(time.time(), abs=60)
 

@@ -198,7 +198,7 @@ def _run(start: Start, rank: int, server: Connection) -> NoReturn:
         run_trial(job, began, replace(start.world, rank=rank, local_rank=rank))
     except BaseException as error:
         end = outcome_of_error(error)
-        if not start.log.with_name("began").is_file():
+        if not start.log.with_name("started").is_file():
             end = Outcome(State.REFUSED, f"it could not be started: {end.error}")
         elif isinstance(error, OSError):
             # of the disk, because run_trial catches errors of the task function

@@ -132,9 +132,7 @@ class Starter:
         folder = TrialFolder(trial.folder)
         params = folder.read_params()
         if params is None:
-            folder.write_trial(
-                {"number": trial.number, **trial_as_json(trial, self.record.study.folder)}
-            )
+            folder.write_trial(trial_as_json(trial, self.record.study.folder))
             return None
         if canonical(params) == canonical(trial.params):
             return None

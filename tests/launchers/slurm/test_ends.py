@@ -95,7 +95,7 @@ def test_reasons_of_slurm_and_of_the_log(
 
 def test_job_that_never_started_is_refused(attempt: AttemptFolder) -> None:
     attempt.log.write_text(f"no module named x\n{SRUN}Exited with exit code 1")
-    (attempt.path / "began").unlink()
+    (attempt.path / "started").unlink()
     end = outcome_of_attempt(JobInfo("7", "FAILED"), attempt)
     assert (end.state, "before the trial began" in end.error, "no module named x" in end.error) == (
         State.REFUSED,
@@ -112,7 +112,7 @@ def test_full_disk_refuses_new_trials_and_costs_running_trials_an_attempt(attemp
     (attempt.path / "slurm" / "errno.28").touch()
     end = outcome_of_attempt(JobInfo("7", "FAILED"), attempt)
     assert end == Outcome(State.LOST, f"[Errno 28] No space left on device: '{attempt.path}' (SLURM job 7)")
-    (attempt.path / "began").unlink()
+    (attempt.path / "started").unlink()
     assert outcome_of_attempt(JobInfo("7", "FAILED"), attempt) == replace(end, state=State.REFUSED)
     for file in (attempt.log, attempt.path / "slurm" / "errno.28", attempt.path / "slurm" / "set_up"):
         file.unlink()

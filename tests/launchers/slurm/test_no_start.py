@@ -14,7 +14,7 @@ UNABLE = "srun: error: Unable to create step for job 1: "
 
 def end_of(attempt: AttemptFolder, *log: str, **settings: object) -> tuple[State, bool, str]:  # noqa: F811
     attempt.log.write_text("\n".join(log))
-    (attempt.path / "began").unlink(missing_ok=True)
+    (attempt.path / "started").unlink(missing_ok=True)
     end = outcome_of_attempt(JobInfo("7", "FAILED"), attempt, DictConfig(settings))
     return end.state, end.request_refused, end.error
 
