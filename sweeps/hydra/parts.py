@@ -33,6 +33,7 @@ from typing import Any, NoReturn
 
 import hydra
 import hydra.utils
+import yaml
 from hydra._internal import config_loader_impl
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.defaults_list import Overrides
@@ -62,14 +63,16 @@ _overrides_dirname = getattr(config_loader_impl, "get_overrides_dirname", None)
 
 
 def on_command_line(
-    answer: Callable[[HydraException, Sequence[str], Callable[[Sequence[str]], DictConfig]], None],
+    answer: Callable[
+        [Exception, Sequence[str], Callable[[Sequence[str]], DictConfig], ConfigLoader], None
+    ],
     adopt: Callable[[DictConfig, bool], None],
 ) -> None:
     """Let `answer` print each mistake in the command line of an app with `hydra.main`, or return.
 
-    It gets the error, the typed words, and a function that composes the app's configuration with
-    other words. `adopt` gets each configuration that was composed, and whether a sweep starts with
-    it.
+    It gets the error, the typed words, a function that composes the app's configuration with other
+    words, and the loader of its files. `adopt` gets each configuration that was composed, and
+    whether a sweep starts with it.
     """
     compose_config = Hydra.compose_config
 
@@ -80,7 +83,7 @@ def on_command_line(
         is_last = named.get("validate_sweep_overrides", True)
         try:
             config = compose_config(self, config_name, overrides, *args, **named)
-        except HydraException as error:
+        except (HydraException, yaml.YAMLError, UnicodeDecodeError) as error:
             # not of hydra.compose, which no shell called
             if is_last and named.get("from_shell", True):
                 loader = self.config_loader
@@ -88,6 +91,7 @@ def on_command_line(
                     error,
                     overrides,
                     lambda words: loader.load_configuration(config_name, [*words], RunMode.RUN),
+                    loader,
                 )
             raise
         adopt(config, is_last and named.get("run_mode") is RunMode.MULTIRUN)
@@ -157,6 +161,11 @@ def refused_words(words: Sequence[str]) -> list[str]:
         return sorted(unknown, key=lambda word: not word.startswith("-"))
     except argparse.ArgumentError:  # because of -multirun, which begins with the flag -m
         return [word for word in words if re.fullmatch(r"-[a-z]{3,}(=.*)?", word)]
+
+
+def own_app_answers() -> bool:
+    """Return whether the app is ours, which prints each UserError itself."""
+    return _ANSWERS in os.environ
 
 
 def shows_traceback() -> bool:

@@ -9,13 +9,19 @@ from hydra.core.override_parser.types import Override
 
 from sweeps.hydra.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf
 
+SECTIONS: tuple[tuple[str, type], ...] = (
+    ("hydra.sweeper", SweeperConf),
+    ("hydra.launcher", LocalLauncherConf),
+    ("hydra.launcher", SlurmLauncherConf),
+)
+"""The sections of a configuration that are ours, with their settings."""
 _NUMBERS = (int, float, bool)  # also bool, because a study may be named true
 
 
 def keep(override: Override, line: str) -> None:
     """Set the value of a setting that is a name, or a list of names, to the text in `line`, unless
     it is quoted."""
-    if override.key_or_group not in _text_settings() or override.is_sweep_override():
+    if override.key_or_group not in text_settings() or override.is_sweep_override():
         return
     text = line.partition("=")[2].strip()
     value: Any = override._value
@@ -34,15 +40,11 @@ def _texts_of(values: list[Any], text: str) -> list[Any]:
 
 
 @cache
-def _text_settings() -> set[str]:
+def text_settings() -> set[str]:
     """Return the settings whose values are texts: those of the sweeper and the launchers, and the
     experiment."""
     texts = (str, str | None, list[str])
     names = {"tracking.experiment"}
-    for section, kind in (
-        ("hydra.sweeper", SweeperConf),
-        ("hydra.launcher", LocalLauncherConf),
-        ("hydra.launcher", SlurmLauncherConf),
-    ):
+    for section, kind in SECTIONS:
         names |= {f"{section}.{setting.name}" for setting in fields(kind) if setting.type in texts}
     return names

@@ -5,6 +5,7 @@ This module imports nothing slow, because Hydra loads every plugin, even for --h
 """
 
 import os
+import re
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hydra.core.config_loader import ConfigLoader
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
@@ -33,8 +35,10 @@ from sweeps.hydra.functions import extend_grammar
 from sweeps.hydra.parts import (
     drop_stored,
     on_command_line,
+    own_app_answers,
     register_resolver,
     show_traceback,
+    shows_traceback,
     typed_words,
 )
 from sweeps.hydra.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf, read
@@ -66,10 +70,17 @@ register_resolver("sweepyard.help", sweeps_help.text, replace=True)
 
 
 def _answer(
-    error: HydraException, typed: Sequence[str], compose: Callable[[Sequence[str]], DictConfig]
+    error: Exception,
+    typed: Sequence[str],
+    compose: Callable[[Sequence[str]], DictConfig],
+    loader: ConfigLoader,
 ) -> None:
     """Print a mistake in the command line of an app with our sweeper in two lines, and exit with
     2."""
+    from sweeps.hydra.config_files import explain_file
+
+    if not shows_traceback() and (mistake := explain_file(error, loader)):
+        _answer_file(mistake, typed)
     # also if `let_hydra_raise` set it, because then our own app answers
     if os.environ.get("HYDRA_FULL_ERROR") == "1":
         return
@@ -89,12 +100,27 @@ def _answer(
         raise SystemExit(ExitCode.REFUSED) from None
 
 
+def _answer_file(mistake: str, typed: Sequence[str]) -> None:
+    """Print a mistake in a file of an app with our sweeper, and exit with 2; return for another
+    app, whose mistakes Hydra answers."""
+    if own_app_answers():
+        raise UserError(mistake)
+    file = Path(mistake.partition(":")[0])
+    words = " ".join(typed) + (file.read_text(errors="replace") if file.is_file() else "")
+    if re.search(r"hydra[/.:]\s*(sweeper|launcher)", words):
+        print(mistake, file=sys.stderr)
+        raise SystemExit(ExitCode.REFUSED) from None
+
+
 def _adopt(config: DictConfig, is_sweep: bool) -> None:
     """Take over settings of other plugins. Print those without effect if a sweep starts; exit with
     2 on a mistake."""
     try:
         notes = adopt(config.hydra)
         if is_sweep and OmegaConf.get_type(config.hydra, "sweeper") is SweeperConf:
+            from sweeps.hydra.config_files import keep_written
+
+            keep_written(config)
             # because Hydra does not explain what it cannot resolve
             read(config.hydra.sweeper, SweeperConf)
     except UserError as error:

@@ -1,0 +1,232 @@
+"""Mistakes in the YAML files of a configuration: the file, the line, and what to write there."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra.core.config_loader import ConfigLoader
+from omegaconf import DictConfig, OmegaConf, read_write
+from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
+
+from sweeps.base.errors import UserError
+from sweeps.hydra.near import closest
+from sweeps.hydra.typed_names import SECTIONS, text_settings
+from sweeps.hydra.units import UNITS, advise_number, unit_of
+
+_SCHEME = "file://"
+_SUFFIXES = (".yaml", ".yml")
+_IN_FILE = re.compile(r"In '([^']+)': ")
+_PACKAGE = re.compile(r"\A\s*#\s*@package\s+(\S+)")
+_ADVICE = {
+    "found character '\\t'": "YAML is indented by spaces: replace the tab",
+    "mapping values are not allowed": "A text with a colon needs quotes",
+    "found duplicate key": "Remove one of the two",
+    "expected ',' or": "Close the bracket, or put a text with brackets or a colon into quotes",
+}
+"""What to do about a problem that PyYAML or OmegaConf names, by its first words."""
+_NUMBERS = {"Float": "a number", "Integer": "a whole number"}  # OmegaConf's names
+_NO_NUMBER = re.compile(r"could not be converted to (Float|Integer)")
+
+
+def explain_file(error: BaseException, loader: ConfigLoader) -> str:
+    """Return what is wrong in a file of the configuration, and what to write; empty if the error is
+    about something else."""
+    folders = _folders(loader)
+    for cause in _causes(error):
+        if isinstance(cause, yaml.MarkedYAMLError) and cause.problem_mark is not None:
+            return _explain_syntax(cause, cause.problem_mark)
+        if isinstance(cause, UnicodeDecodeError | yaml.reader.ReaderError):
+            return _explain_encoding(folders)
+
+    in_file = _IN_FILE.match(str(error))
+    file = _file_of(in_file[1], folders) if in_file else None
+    if file is None:
+        return ""
+    for cause in _causes(error):
+        if isinstance(cause, OmegaConfBaseException) and (cause.full_key or not cause.key):
+            return _explain_content(cause, file)
+    return ""
+
+
+def keep_written(config: DictConfig) -> None:
+    """Set each setting that is a name to its text in the app's files, because YAML reads 2024_11_26
+    as 20241126.
+
+    Raises UserError for a time such as 8:30, which YAML reads in base 60.
+    """
+    settings = _own_settings()
+    for file, group in _files_of(config):
+        for setting, line, text in _plain_scalars(file, group):
+            value = _as_yaml(text)
+            if setting not in settings or isinstance(value, str) or value is None:
+                continue
+            current = OmegaConf.select(config, setting, throw_on_resolution_failure=False)
+            if setting in text_settings() and str(current) == str(value):
+                _set_text(config, setting, text)
+            elif ":" in text:
+                raise UserError(_explain_clock(file, line, setting, text, value))
+
+
+def _files_of(config: DictConfig) -> Iterator[tuple[Path, str]]:
+    """Yield the app's own files of a composed configuration, and the group of each: the primary
+    one, which has none, and those of the chosen options."""
+    sources = config.hydra.runtime.config_sources
+    folders = [Path(source.path) for source in sources if source.schema == "file"]
+    choices = config.hydra.runtime.choices.items()
+    groups = [(group.partition("@")[0], choice) for group, choice in choices]
+    primary = _file_of(str(config.hydra.job.config_name), folders)
+    if primary is not None:
+        yield primary, ""
+    for group, choice in groups:
+        file = _file_of(f"{group}/{choice}", folders)
+        if file is not None:
+            yield file, group
+
+
+def _plain_scalars(file: Path, group: str) -> Iterator[tuple[str, int, str]]:
+    """Yield the full key, the line and the text of each scalar of a file that is not in quotes."""
+    content = file.read_text(encoding="utf-8")
+    header = _PACKAGE.search(content)
+    package = header[1] if header else "_group_"
+    package = package.replace("_group_", group.replace("/", ".")).replace("_global_", "")
+    start = tuple(part for part in package.split(".") if part)
+    for keys, node in _entries(yaml.compose(content, yaml.SafeLoader), start):
+        if isinstance(node, yaml.ScalarNode) and node.style is None:
+            yield ".".join(keys), node.start_mark.line + 1, node.value
+
+
+def _own_settings() -> set[str]:
+    """Return the settings of the sweeper and the launchers, and the experiment."""
+    names = {f"{section}.{setting.name}" for section, kind in SECTIONS for setting in fields(kind)}
+    return names | {"tracking.experiment"}
+
+
+def _as_yaml(text: str) -> Any:
+    """Return the value that OmegaConf reads from a text without quotes."""
+    with suppress(yaml.YAMLError, OmegaConfBaseException):
+        content: Any = OmegaConf.create(f"value: {text}")
+        return content.value
+    return text
+
+
+def _set_text(config: DictConfig, setting: str, text: str) -> None:
+    with read_write(config), read_write(config.hydra):
+        OmegaConf.update(config, setting, text)
+
+
+def _explain_clock(file: Path, line: int, setting: str, text: str, value: Any) -> str:
+    name = setting.rpartition(".")[2]
+    advice = _as_written(name, advise_number(setting, text, whole=False))
+    problem = f"{file}:{line}: {name}: {text}: YAML reads it as {value}"
+    return f"{problem}.\n{advice or f'Write: {name}: {value}'}"
+
+
+def _folders(loader: ConfigLoader) -> list[Path]:
+    elements = loader.get_search_path().get_path()
+    paths = [element.path.removeprefix(_SCHEME) for element in elements if element.path]
+    return [Path(path) for path in paths if "://" not in path]
+
+
+def _file_of(name: str, folders: Sequence[Path]) -> Path | None:
+    stem = name.removesuffix(".yaml")
+    files = [folder / f"{stem}{suffix}" for folder in folders for suffix in _SUFFIXES]
+    return next((file for file in files if file.is_file()), None)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _explain_syntax(error: yaml.MarkedYAMLError, mark: yaml.Mark) -> str:
+    """Return the problem of a file that is no YAML, with the line where it was noticed."""
+    problem = str(error.problem)
+    advice = [words for start, words in _ADVICE.items() if problem.startswith(start)]
+    advice.append("Correct the line, or put its text into quotes")
+    written = ""
+    with suppress(OSError, ValueError, IndexError):
+        written = Path(mark.name).read_text(encoding="utf-8").splitlines()[mark.line].strip()
+    line = f": {written}" if written else ""
+    return f"{mark.name}:{mark.line + 1}{line}: {problem}.\n{advice[0]}"
+
+
+def _explain_encoding(folders: Sequence[Path]) -> str:
+    """Return which file is not in UTF-8."""
+    for folder in folders:
+        for file in sorted(folder.rglob("*.yaml")):
+            try:
+                file.read_text(encoding="utf-8")
+            except UnicodeDecodeError as error:
+                return f"{file}: byte {error.start} is not UTF-8.\nSave the file in UTF-8"
+            except OSError:
+                continue
+    return ""
+
+
+def _explain_content(error: OmegaConfBaseException, file: Path) -> str:
+    """Return which line of a file has an unknown key or a value of another type."""
+    problem = str(error.msg or error).splitlines()[0]
+    if not error.full_key:
+        if "ListConfig" in problem:
+            return f"{file}: it is a list; a configuration is a mapping.\nWrite: key: value"
+        return ""
+
+    full_key = str(error.full_key)
+    section, _, name = full_key.rpartition(".")
+    line, text = _locate(file, full_key)
+    place = f"{file}:{line}: {name}: {text}" if text else f"{file}:{line}: {name}"
+    if isinstance(error, ConfigKeyError):
+        names = sorted(str(key) for key in error.parent_node or ())
+        near = closest(name, names)
+        allowed = f"Choose one of: {', '.join(names)}"
+        advice = f"Write: {near}: {text}".rstrip() if near else allowed
+        place = f"{file}:{line}: {name}"
+        return f"{place}: {section or 'the configuration'} has no such setting.\n{advice}"
+    return f"{place}: {_explain_type(problem, full_key, text)}"
+
+
+def _explain_type(problem: str, full_key: str, text: str) -> str:
+    """Return which type the value of a key must have, and what to write."""
+    name = full_key.rpartition(".")[2]
+    number = _NO_NUMBER.search(problem)
+    if number:
+        unit = unit_of(name)
+        kind = _NUMBERS[number[1]] + (f" of {UNITS[unit]}" if unit else "")
+        advice = _as_written(name, advise_number(full_key, text, number[1] == "Integer"))
+        return f"it must be {kind}.\n{advice}" if advice else f"it must be {kind}"
+    if "is not a ListConfig" in problem:
+        return f"it must be a list.\nWrite: {name}: ['{text}']"
+    if "is not a valid bool" in problem:
+        return f"it must be true or false.\nWrite: {name}: true"
+    return problem
+
+
+def _as_written(name: str, advice: str) -> str:
+    """Return advice on a command line as advice on a line of a file."""
+    typed = re.compile(rf"[\w.]*\b{re.escape(name)}=")
+    return typed.sub(f"{name}: ", advice.replace("Type", "Write", 1))
+
+
+def _locate(file: Path, full_key: str) -> tuple[int, str]:
+    """Return the line of a key in a file, whose package may be any part of the key, and the text of
+    its value; line 1 if the key is not found."""
+    with suppress(OSError, ValueError, yaml.YAMLError):
+        root = yaml.compose(file.read_text(encoding="utf-8"), yaml.SafeLoader)
+        for keys, node in _entries(root, ()):
+            if full_key == ".".join(keys) or full_key.endswith("." + ".".join(keys)):
+                text = node.value if isinstance(node, yaml.ScalarNode) else ""
+                return node.start_mark.line + 1, text
+    return 1, ""
+
+
+def _entries(node: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], yaml.Node]]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            path = (*keys, *str(key.value).split("."))
+            yield path, value
+            yield from _entries(value, path)
