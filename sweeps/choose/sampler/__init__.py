@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import optuna
@@ -14,7 +14,6 @@ from optuna.samplers import BaseSampler, CmaEsSampler, TPESampler
 
 from sweeps.choose import Next, Proposal
 from sweeps.choose.curves import Ends, Reports
-from sweeps.choose.earlier_models import EarlierModels
 from sweeps.choose.out_of_memory import OutOfMemory
 from sweeps.choose.proposals import Proposals
 from sweeps.choose.repeats import Seeds
@@ -24,14 +23,17 @@ from sweeps.choose.sampler.faults import explain_faults, storable
 from sweeps.choose.sampler.fed_study import CONSTRAINED, FedStudy
 from sweeps.choose.sampler.outcomes import ConfigurationOutcomes, is_blamed, is_placeholder
 from sweeps.choose.sampler.own_space import MAX_PRUNED, OwnSpace
-from sweeps.choose.surrogate import MIN_RESULTS, Surrogate
 from sweeps.choose.warm_start import EarlierTrial
 from sweeps.record.study import By, StudySnapshot, TrialRecord
 from sweeps.space.space import SearchSpace, canonical
 from sweeps.trial.job import Outcome, Point, State
 
+if TYPE_CHECKING:
+    from sweeps.choose.surrogate import EarlierModels
+
 # newest completed trials whose curves count, because the cost grows with their number
 _MAX_CURVES = 200
+_MIN_RESULTS = 3  # of this study, before its scales can be fitted
 _MAX_DRAWS = 5  # draws for one trial, before the nearest untried point is used
 
 
@@ -176,8 +178,10 @@ class Sampler:
         return self._sign * objective[0]
 
     @cached_property
-    def _earlier(self) -> EarlierModels:
+    def _earlier(self) -> "EarlierModels":
         """Fit the models of the earlier studies, once because their trials never change."""
+        from sweeps.choose.surrogate import EarlierModels
+
         studies: dict[int, tuple[list[list[float]], list[float]]] = {}
         for trial in self._search.earlier:
             if not trial.has_failed:
@@ -243,11 +247,14 @@ class Sampler:
             return {}, []
         ends, losses = self._estimated(study)
         count = self._count_before(number)
-        too_few = len(losses) < MIN_RESULTS or len(set(losses)) < 2
+        too_few = len(losses) < _MIN_RESULTS or len(set(losses)) < 2
         seed = self._samplers.seed(number)
         is_start = too_few or count < self._samplers.startup
         if is_start and not self._search.earlier:
             return {}, []
+        # because SciPy's import takes half a second, and first trials need no surrogate
+        from sweeps.choose.surrogate import Surrogate
+
         surrogate = Surrogate(self._proposals.parameter_indices(), self._scales)
         running = [self._running[trial] for trial in sorted(self._running)]
         estimates = [
