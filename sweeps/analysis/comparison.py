@@ -119,44 +119,63 @@ def race(results: Sequence[Results], seeds: Sequence[int], maximize: bool) -> Ra
     Birattari et al. (GECCO 2002). The state depends on the results alone, so that no other state is
     stored.
     """
-    sign = -1.0 if maximize else 1.0
-    dropped = {
-        i: "it failed under a fresh seed"
-        for i, result in enumerate(results)
-        if None in result.values()
-    }
+    losses = [_losses(result, maximize) for result in results]
+    dropped = {}
+    for i, result in enumerate(results):
+        if None in result.values():
+            dropped[i] = "it failed under a fresh seed"
     alive = [i for i in range(len(results)) if i not in dropped]
-
-    def losses(i: int, tested: Sequence[int]) -> dict[int, float]:
-        """Return the results of a candidate by seed, lower is better."""
-        values = {seed: results[i].get(seed) for seed in tested}
-        return {
-            seed: sign * value
-            for seed, value in values.items()
-            if value is not None and not math.isnan(value)
-        }
-
-    def best_first(tested: Sequence[int]) -> list[int]:
-        return sorted(alive, key=lambda i: (fmean(losses(i, tested).values() or [math.inf]), i))
 
     for count in range(min(FIRST_TEST, len(seeds)), len(seeds) + 1):
         tested = seeds[:count]
-        pairs = product(tested, alive)
-        if todo := [(i, seed) for seed, i in pairs if seed not in results[i]]:
-            return RaceState(best_first(tested), dropped, todo)
-        alive = best_first(tested)
+        todo = [(i, seed) for seed, i in product(tested, alive) if seed not in results[i]]
+        alive = _best_first(alive, losses, tested)
+        if todo:
+            return RaceState(alive, dropped, todo)
         if not alive:
             break
-        best = losses(alive[0], tested)
-        gaps = [
-            [loss - best[seed] for seed, loss in losses(i, tested).items() if seed in best]
-            for i in alive[1:]
-        ]
-        adjusted = holm([paired_p(gap) if len(gap) >= FIRST_TEST else 1.0 for gap in gaps])
-        for i, p, gap in zip(alive[1:], adjusted, gaps, strict=True):
-            if p < 1 - LEVEL and fmean(gap) > 0:
-                dropped[i] = f"worse after {count} seeds (p={p:.2g})"
+        for i, p in _worse(alive, losses, tested).items():
+            dropped[i] = f"worse after {count} seeds (p={p:.2g})"
         alive = [i for i in alive if i not in dropped]
         if len(alive) == 1:
             break
     return RaceState(alive, dropped)
+
+
+def _losses(result: Results, maximize: bool) -> dict[int, float]:
+    """Return the values of a candidate by seed, lower is better; without lost trials."""
+    losses = {}
+    for seed, value in result.items():
+        if value is not None and not math.isnan(value):
+            losses[seed] = -value if maximize else value
+    return losses
+
+
+def _best_first(
+    alive: Sequence[int], losses: Sequence[Mapping[int, float]], tested: Sequence[int]
+) -> list[int]:
+    """Return the candidates by their mean under the tested seeds; equal ones by their index."""
+
+    def mean(i: int) -> float:
+        values = [losses[i][seed] for seed in tested if seed in losses[i]]
+        return fmean(values) if values else math.inf
+
+    return sorted(alive, key=lambda i: (mean(i), i))
+
+
+def _worse(
+    alive: Sequence[int], losses: Sequence[Mapping[int, float]], tested: Sequence[int]
+) -> dict[int, float]:
+    """Return the p-values of the candidates that are significantly worse than the first one."""
+    best, *others = alive
+    gaps = []
+    for i in others:
+        shared = [seed for seed in tested if seed in losses[i] and seed in losses[best]]
+        gaps.append([losses[i][seed] - losses[best][seed] for seed in shared])
+    adjusted = holm([paired_p(gap) if len(gap) >= FIRST_TEST else 1.0 for gap in gaps])
+
+    worse = {}
+    for i, p, gap in zip(others, adjusted, gaps, strict=True):
+        if p < 1 - LEVEL and fmean(gap) > 0:
+            worse[i] = p
+    return worse
