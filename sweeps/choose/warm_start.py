@@ -18,6 +18,7 @@ from sweeps.base.errors import UserError
 from sweeps.base.files import CorruptFile, read_json, write_whole
 from sweeps.base.wording import counted
 from sweeps.hydra.settings import SweeperConf
+from sweeps.hydra.sweeper_settings import target_of
 from sweeps.record import place, study_file
 from sweeps.record.definition import Definition, shared
 from sweeps.record.study import StudySnapshot, TrialRecord
@@ -27,11 +28,7 @@ from sweeps.trial.job import Point, State
 _FILE = "learned.json"
 _MOST_CHANGES = 5  # different values that the note about a study shows
 _LEARNED = {State.COMPLETED, State.PRUNED, State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY}
-_SAMPLERS = (
-    "sweeps.choose.sampler.build.DefaultSampler",
-    "optuna.samplers.TPESampler",
-    "optuna.samplers.GPSampler",
-)
+_SAMPLERS = ("default", "tpe", "gp")  # options that learn from earlier trials
 Read = Callable[[Path, Definition], StudySnapshot]
 
 
@@ -155,7 +152,8 @@ def load_earlier(
         return EarlierTrials(folder, [], [])
     if is_grid(settings):
         raise _needs_a_search("hydra.sweeper.learn_from")
-    if (settings.sampler or {}).get("_target_") not in _SAMPLERS:
+    target = (settings.sampler or {}).get("_target_")
+    if target not in [target_of("sampler", name) for name in _SAMPLERS]:
         raise UserError(
             "hydra.sweeper.learn_from: this sampler cannot learn from earlier studies.\n"
             "Use hydra/sweeper/sampler=default, tpe or gp."

@@ -19,10 +19,11 @@ from sweeps.choose.proposals import Proposals
 from sweeps.choose.repeats import Seeds
 from sweeps.choose.sampler.build import Samplers
 from sweeps.choose.sampler.encoding import in_distribution
-from sweeps.choose.sampler.faults import explain_faults, storable
+from sweeps.choose.sampler.faults import explain_faults
 from sweeps.choose.sampler.fed_study import CONSTRAINED, FedStudy
 from sweeps.choose.sampler.outcomes import ConfigurationOutcomes, is_blamed, is_placeholder
 from sweeps.choose.sampler.own_space import MAX_PRUNED, OwnSpace
+from sweeps.choose.sampler.stored import storable
 from sweeps.choose.warm_start import EarlierTrial
 from sweeps.record.study import By, StudySnapshot, TrialRecord
 from sweeps.space.space import SearchSpace, canonical

@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from sweeps.choose.sampler.encoding import Encoding, choice_of, quiet_about_lists
 from sweeps.choose.sampler.faults import Kind, explain_faults, fault
 from sweeps.choose.sampler.outcomes import ConfigurationOutcomes, is_blamed, is_placeholder
-from sweeps.choose.sampler.pickled import checked
+from sweeps.choose.sampler.stored import checked
 from sweeps.choose.warm_start import EarlierTrial
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.space.space import canonical
