@@ -4,7 +4,7 @@ out."""
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import chain, product
 from statistics import fmean, stdev, variance
 
 LEVEL = 0.95
@@ -19,7 +19,8 @@ open trials."""
 def _normalize(*samples: Sequence[float]) -> tuple[float, list[list[float]]]:
     """Return the largest magnitude, and the samples divided by it, because squares of large numbers
     overflow."""
-    scale = max((abs(value) for values in samples for value in values), default=0.0) or 1.0
+    magnitudes = [abs(value) for value in chain.from_iterable(samples)]
+    scale = max(magnitudes, default=0.0) or 1.0
     return scale, [[value / scale for value in values] for values in samples]
 
 
@@ -31,7 +32,8 @@ def interval(values: Sequence[float], level: float = LEVEL) -> tuple[float, floa
         return -math.inf, math.inf
     scale, (parts,) = _normalize(values)
     mean = fmean(parts)
-    half = float(stdtrit(len(parts) - 1, (1 + level) / 2)) * stdev(parts) / math.sqrt(len(parts))
+    error = stdev(parts) / math.sqrt(len(parts))
+    half = float(stdtrit(len(parts) - 1, (1 + level) / 2)) * error
     return scale * (mean - half), scale * (mean + half)
 
 
@@ -51,9 +53,11 @@ def paired_p(differences: Sequence[float]) -> float:
     if count < 2 or not any(differences):
         return 1.0
     _, (parts,) = _normalize(differences)
-    if not (spread := stdev(parts)):
+    spread = stdev(parts)
+    if not spread:
         return 0.0
-    return 2 * float(stdtr(count - 1, -abs(fmean(parts)) / (spread / math.sqrt(count))))
+    statistic = abs(fmean(parts)) / (spread / math.sqrt(count))
+    return 2 * float(stdtr(count - 1, -statistic))
 
 
 @dataclass(frozen=True)
@@ -75,12 +79,15 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Difference:
     scale, samples = _normalize(first, second)
     mean = fmean(samples[0]) - fmean(samples[1])
     parts = [variance(values) / len(values) for values in samples]
-    if not (error := math.sqrt(sum(parts))):
+    error = math.sqrt(sum(parts))
+    if not error:
         return Difference(scale * mean, scale * mean, scale * mean, 0.0 if mean else 1.0)
-    shares = [part / sum(parts) for part in parts]
-    freedom = 1 / sum(
-        share**2 / (len(values) - 1) for share, values in zip(shares, samples, strict=True)
-    )
+
+    inverse_freedom = 0.0
+    for part, values in zip(parts, samples, strict=True):
+        share = part / sum(parts)
+        inverse_freedom += share**2 / (len(values) - 1)
+    freedom = 1 / inverse_freedom
     half = error * float(stdtrit(freedom, (1 + LEVEL) / 2))
     p = 2 * float(stdtr(freedom, -abs(mean) / error))
     return Difference(scale * mean, scale * (mean - half), scale * (mean + half), p)
@@ -91,8 +98,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
     1979)."""
     adjusted = [0.0] * len(p_values)
     largest = 0.0
-    for rank, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
+    ranked = sorted(range(len(p_values)), key=p_values.__getitem__)
+    for rank, i in enumerate(ranked):
+        p = min(1.0, (len(p_values) - rank) * p_values[i])
+        largest = max(largest, p)
         adjusted[i] = largest
     return adjusted
 
@@ -120,10 +129,8 @@ def race(results: Sequence[Results], seeds: Sequence[int], maximize: bool) -> Ra
     stored.
     """
     losses = [_losses(result, maximize) for result in results]
-    dropped = {}
-    for i, result in enumerate(results):
-        if None in result.values():
-            dropped[i] = "it failed under a fresh seed"
+    failed = [i for i, result in enumerate(results) if None in result.values()]
+    dropped = dict.fromkeys(failed, "it failed under a fresh seed")
     alive = [i for i in range(len(results)) if i not in dropped]
 
     for count in range(min(FIRST_TEST, len(seeds)), len(seeds) + 1):
@@ -132,12 +139,10 @@ def race(results: Sequence[Results], seeds: Sequence[int], maximize: bool) -> Ra
         alive = _best_first(alive, losses, tested)
         if todo:
             return RaceState(alive, dropped, todo)
-        if not alive:
-            break
-        for i, p in _worse(alive, losses, tested).items():
-            dropped[i] = f"worse after {count} seeds (p={p:.2g})"
+        worse = _worse(alive, losses, tested)
+        dropped |= {i: f"worse after {count} seeds (p={p:.2g})" for i, p in worse.items()}
         alive = [i for i in alive if i not in dropped]
-        if len(alive) == 1:
+        if len(alive) < 2:
             break
     return RaceState(alive, dropped)
 
@@ -167,11 +172,12 @@ def _worse(
     alive: Sequence[int], losses: Sequence[Mapping[int, float]], tested: Sequence[int]
 ) -> dict[int, float]:
     """Return the p-values of the candidates that are significantly worse than the first one."""
-    best, *others = alive
+    others = alive[1:]
     gaps = []
     for i in others:
-        shared = [seed for seed in tested if seed in losses[i] and seed in losses[best]]
-        gaps.append([losses[i][seed] - losses[best][seed] for seed in shared])
+        best = losses[alive[0]]
+        shared = [seed for seed in tested if seed in losses[i] and seed in best]
+        gaps.append([losses[i][seed] - best[seed] for seed in shared])
     adjusted = holm([paired_p(gap) if len(gap) >= FIRST_TEST else 1.0 for gap in gaps])
 
     worse = {}

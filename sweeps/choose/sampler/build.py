@@ -204,6 +204,17 @@ def pruner_of(conf: Mapping[str, Any]) -> BasePruner:
     return cast(BasePruner, _build("pruner", conf))
 
 
+def _refuse_directions(kind: type[BaseSampler], count: int) -> None:
+    """Raise UserError if a sampler has one objective, and the study has several."""
+    if issubclass(kind, CmaEsSampler) and count > 1:
+        problem = (
+            f"hydra/sweeper/sampler=cmaes: CMA-ES has one objective, and this study has {count}"
+        )
+        raise UserError(
+            f"{problem}.\nType hydra/sweeper/sampler=default or hydra/sweeper/sampler=nsgaii"
+        )
+
+
 class Samplers:
     """A new sampler for each trial, seeded by the study's seed and the trial's number.
 
@@ -215,24 +226,17 @@ class Samplers:
         decides the seed."""
         typed = {"_target_": "optuna.samplers.TPESampler", **(conf or {})}
         # Null is left out, because not every sampler has a seed, and TPE's numbers may not be null.
-        self._conf = {}
-        for setting, value in typed.items():
-            if value is not None or setting not in _NUMBERS:
-                self._conf[setting] = value
+        self._conf = {
+            setting: value
+            for setting, value in typed.items()
+            if value is not None or setting not in _NUMBERS
+        }
         target = _resolve("sampler", self._conf["_target_"])
         self.kind = _kind_of(target, self._conf)
         is_class = target is self.kind  # and no function
         is_single = len(directions) < 2
         self.models = self.kind is DefaultSampler and is_single
-        if issubclass(self.kind, CmaEsSampler) and not is_single:
-            problem = (
-                "hydra/sweeper/sampler=cmaes: CMA-ES has one objective, and this study has"
-                f" {len(directions)}"
-            )
-            raise UserError(
-                f"{problem}.\nType hydra/sweeper/sampler=default or hydra/sweeper/sampler=nsgaii"
-            )
-
+        _refuse_directions(self.kind, len(directions))
         self._is_tpe = is_class and issubclass(self.kind, TPESampler)
         if self._is_tpe:
             self._conf = {**self._tpe_defaults(is_single, space), **self._conf}

@@ -248,8 +248,7 @@ class FedStudy:
             return TrialState.COMPLETE, values, -1.0 if is_constrained else None
         if failed and issubclass(self._sampler, TPESampler):
             return TrialState.PRUNED, None, 1.0
-        needs_value = is_constrained or issubclass(self._sampler, CmaEsSampler)
-        if failed and needs_value and self._worst:
+        if failed and self._worst and issubclass(self._sampler, (*CONSTRAINED, CmaEsSampler)):
             return TrialState.COMPLETE, self._worst, 1.0 if is_constrained else None
         if state in (State.PRUNED, State.INFEASIBLE):
             return TrialState.PRUNED, None, None
