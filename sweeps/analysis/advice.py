@@ -66,27 +66,35 @@ class Advice:
 def examine(trials: Iterable[TrialRecord]) -> tuple[list[Use], list[Advice]]:
     """Return the use of each requested resource, and advice, from the trials with a result."""
     trials = [trial for trial in trials if trial.attempts]
-    ran = [
-        t for t in trials if t.state in (State.COMPLETED, State.PRUNED) and t.attempts[-1].requested
-    ]
+    ended = {outcome.state for trial in trials for outcome in trial.attempts}
+    ran = [trial for trial in trials if _has_run(trial)]
     if not ran:
         return [], []
     newest = max(ran, key=lambda trial: trial.attempts[-1].ended_at)
     settings = read_launcher(newest.folder)
-    ended = {outcome.state for t in trials for outcome in t.attempts}
-    times = _time([t for t in ran if t.state is State.COMPLETED])
-    lasts = [t.attempts[-1] for t in ran]
+    lasts = [trial.attempts[-1] for trial in ran]
     long = [outcome for outcome in lasts if outcome.duration_s >= _LONG_S]
+
+    time = _time([trial for trial in ran if trial.state is State.COMPLETED])
     memory = _memory(lasts)
     cores = _cores(long)
     gpus = _gpu(long)
-    advice = [
-        None if State.TIMED_OUT in ended else times and _advise_time(times, settings),
-        None if State.OUT_OF_MEMORY in ended else memory and _advise_memory(memory, settings),
-        cores and _advise_cores(cores, memory, settings),
-        gpus and _advise_gpus(gpus, long, settings, read_values(newest.folder)),
-    ]
-    return [use for use in (times, memory, cores, gpus) if use], [line for line in advice if line]
+
+    advice: list[Advice | None] = []
+    if time and State.TIMED_OUT not in ended:
+        advice.append(_advise_time(time, settings))
+    if memory and State.OUT_OF_MEMORY not in ended:
+        advice.append(_advise_memory(memory, settings))
+    if cores:
+        advice.append(_advise_cores(cores, memory, settings))
+    if gpus:
+        advice.append(_advise_gpus(gpus, long, settings, read_values(newest.folder)))
+    return [*filter(None, (time, memory, cores, gpus))], [*filter(None, advice)]
+
+
+def _has_run(trial: TrialRecord) -> bool:
+    has_result = trial.state in (State.COMPLETED, State.PRUNED)
+    return has_result and bool(trial.attempts[-1].requested)
 
 
 def _use(
@@ -102,11 +110,13 @@ def _use(
 def _time(trials: Sequence[TrialRecord]) -> Use | None:
     """Return the minutes of the trials with a limit. The attempts of a trial that resumed are added
     up."""
-    minutes = [
-        (t.attempts[-1].timeout_min, sum(outcome.duration_s for outcome in t.attempts) / 60)
-        for t in trials
-    ]
-    return _use("time", "min", [(limit, used) for limit, used in minutes if limit])
+    pairs = []
+    for trial in trials:
+        limit = trial.attempts[-1].timeout_min
+        used_s = sum(outcome.duration_s for outcome in trial.attempts)
+        if limit:
+            pairs.append((limit, used_s / 60))
+    return _use("time", "min", pairs)
 
 
 def _is_sampled(outcome: Outcome, name: str) -> bool:
@@ -121,21 +131,21 @@ def _has_rank_per_node(outcome: Outcome) -> bool:
 
 
 def _memory(outcomes: Sequence[Outcome]) -> Use | None:
-    sampled = [outcome for outcome in outcomes if _is_sampled(outcome, "mem_gb")]
-    return _use(
-        "memory of a node",
-        "GB",
-        [(o.requested["mem_gb"] / o.requested["nodes"], o.used["mem_gb"]) for o in sampled],
-    )
+    return _use("memory of a node", "GB", _of_node(outcomes, "mem_gb"))
 
 
 def _cores(outcomes: Sequence[Outcome]) -> Use | None:
-    sampled = [outcome for outcome in outcomes if _is_sampled(outcome, "cores")]
-    return _use(
-        "CPU of a node",
-        "cores",
-        [(o.requested["cores"] / o.requested["nodes"], o.used["cores"]) for o in sampled],
-    )
+    return _use("CPU of a node", "cores", _of_node(outcomes, "cores"))
+
+
+def _of_node(outcomes: Sequence[Outcome], name: str) -> list[tuple[float, float]]:
+    """Return what each sampled attempt requested of a resource on a node, and what it used."""
+    pairs = []
+    for outcome in outcomes:
+        if _is_sampled(outcome, name):
+            requested = outcome.requested[name] / outcome.requested["nodes"]
+            pairs.append((requested, outcome.used[name]))
+    return pairs
 
 
 def _gpu(outcomes: Sequence[Outcome]) -> Use | None:
@@ -153,17 +163,26 @@ def _enough(use: Use, floor: int, more: float = 0.0) -> int | None:
 def _advise_time(use: Use, settings: Settings) -> Advice | None:
     """Return advice on a limit if each trial has its own job, because the limit of a worker is no
     trial's."""
-    mode = settings.get("trials_per_job")
     delay_s = settings.get("signal_delay_s")
-    is_packed = mode != 1 and (
-        mode != "auto" or use.median < short_min(settings.get("short_trial_min"), use.requested)
-    )
-    is_packed = is_packed or settings.get("trials_per_gpu", 1) > 1
+    if delay_s is None or _is_packed(use, settings):
+        return None
     # because a shorter one is refused
     shortest = max(_SHORTEST_MIN, math.ceil(settings.get("short_trial_min") or 0))
-    enough = None if delay_s is None or is_packed else _enough(use, shortest, delay_s / 60)
+    enough = _enough(use, shortest, delay_s / 60)
+    if not enough:
+        return None
     remedy = f"A shorter job starts earlier. Type: hydra.launcher.timeout_min={enough}"
-    return Advice(str(use), remedy) if enough else None
+    return Advice(str(use), remedy)
+
+
+def _is_packed(use: Use, settings: Settings) -> bool:
+    """Return whether a job runs several trials, one after the other or on one GPU."""
+    if settings.get("trials_per_gpu", 1) > 1:
+        return True
+    mode = settings.get("trials_per_job")
+    if mode == "auto":
+        return use.median < short_min(settings.get("short_trial_min"), use.requested)
+    return bool(mode != 1)
 
 
 def _advise_memory(use: Use, settings: Settings) -> Advice | None:
@@ -175,12 +194,14 @@ def _advise_memory(use: Use, settings: Settings) -> Advice | None:
 def memory_line(mem_gb: int, settings: Settings) -> str:
     """Return what to type for this memory on each node, without other settings of it; "" if sbatch
     gets an option."""
-    others = [name for name in ("mem_per_cpu", "mem_per_gpu") if settings.get(name)]
-    is_option = any(
-        str(name).startswith("mem") for name in settings.get("additional_parameters") or {}
-    )
-    words = [f"hydra.launcher.mem_gb={mem_gb}", *(f"hydra.launcher.{name}=null" for name in others)]
-    return "" if is_option else " ".join(words)
+    options = settings.get("additional_parameters") or {}
+    if any(str(name).startswith("mem") for name in options):
+        return ""
+    words = [f"hydra.launcher.mem_gb={mem_gb}"]
+    for name in ("mem_per_cpu", "mem_per_gpu"):
+        if settings.get(name):
+            words.append(f"hydra.launcher.{name}=null")
+    return " ".join(words)
 
 
 def _advise_cores(use: Use, memory: Use | None, settings: Settings) -> Advice | None:
@@ -189,12 +210,12 @@ def _advise_cores(use: Use, memory: Use | None, settings: Settings) -> Advice | 
     enough = _enough(use, 1)
     if enough is None or not (by_gpu or settings.get("cpus_per_task")):
         return None
-    words = [
-        f"hydra.launcher.cpus_per_task={enough}",
-        *(["hydra.launcher.cpus_per_gpu=null"] if by_gpu else []),
-    ]
+    words = [f"hydra.launcher.cpus_per_task={enough}"]
+    if by_gpu:
+        words.append("hydra.launcher.cpus_per_gpu=null")
     if settings.get("mem_per_cpu") and memory:  # because fewer cores would bring less memory
-        words.append(memory_line(max(1, math.ceil(memory.worst * _MARGIN)), settings))
+        mem_gb = max(1, math.ceil(memory.worst * _MARGIN))
+        words.append(memory_line(mem_gb, settings))
     return Advice(str(use), f"Type: {' '.join(filter(None, words))}")
 
 
@@ -205,23 +226,21 @@ def _advise_gpus(
     sampled = [outcome for outcome in outcomes if outcome.gpus and "busy_gpus" in outcome.used]
     if use.median >= _LOW_GPU or not sampled:
         return None
-    busy = max(int(o.used["busy_gpus"]) for o in sampled)
-    requested = min(o.gpus for o in sampled)
-    key = by_default("launcher/slurm", "gpus_per_node")
-    key = key if key in values else "hydra.launcher.gpus_per_node"
+    busy = max(int(outcome.used["busy_gpus"]) for outcome in sampled)
+    requested = min(outcome.gpus for outcome in sampled)
     problem = f"GPU: {use.median:.3g}% busy (median; lowest {use.worst:.3g}%)"
     if busy < requested and requested >= 1:  # because a shared GPU may be busy with other trials
         shown = f"{problem}, because {requested - busy} of {requested} GPUs did nothing"
-        per_node = busy / max(o.requested.get("nodes", 1) for o in sampled)
-        return Advice(shown, f"Type: {key}={math.ceil(per_node)}")
-    share = (
-        "hydra.launcher.trials_per_gpu=2" if "trials_per_gpu" in settings and requested == 1 else ""
-    )
-    share += (
-        " hydra.launcher.trials_per_job=null"
-        if share and settings.get("trials_per_job") == 1
-        else ""
-    )
+        nodes = max(outcome.requested.get("nodes", 1) for outcome in sampled)
+        key = by_default("launcher/slurm", "gpus_per_node")
+        if key not in values:
+            key = "hydra.launcher.gpus_per_node"
+        return Advice(shown, f"Type: {key}={math.ceil(busy / nodes)}")
+    share = ""
+    if "trials_per_gpu" in settings and requested == 1:
+        share = "hydra.launcher.trials_per_gpu=2"
+        if settings.get("trials_per_job") == 1:
+            share += " hydra.launcher.trials_per_job=null"
     return _explain_gpus(problem, sampled, share)
 
 
@@ -231,16 +250,17 @@ def _explain_gpus(problem: str, outcomes: Sequence[Outcome], share: str) -> Advi
 
     `share` is what to type for trials that share a GPU; empty if they cannot.
     """
-    sampled = [
-        outcome for outcome in outcomes if _has_rank_per_node(outcome) and "cores" in outcome.used
-    ]
-    shares = [
-        o.used["cores"] * o.requested["nodes"] / o.requested.get("cores", o.requested["nodes"])
-        for o in sampled
-    ]
+    used = []
+    shares = []
+    for outcome in outcomes:
+        if _has_rank_per_node(outcome) and "cores" in outcome.used:
+            nodes = outcome.requested["nodes"]
+            requested = outcome.requested.get("cores", nodes)
+            used.append(outcome.used["cores"])
+            shares.append(outcome.used["cores"] * nodes / requested)
     busy = median(shares) if shares else None
     if busy is not None and busy >= _FULL_CPU:
-        cores = math.ceil(2 * max(outcome.used["cores"] for outcome in sampled))
+        cores = math.ceil(2 * max(used))
         line = (
             f"hydra.launcher.cpus_per_task={cores} (with hydra.sweeper.preview=true, SLURM"
             " checks it)"
@@ -249,9 +269,8 @@ def _explain_gpus(problem: str, outcomes: Sequence[Outcome], share: str) -> Advi
         return Advice(slow, f"Prepare the input once, before the training, or type: {line}")
     if busy is not None and busy < _IDLE_CPU:
         small = f"{problem}, and the CPU is idle, too ({busy:.0%} busy): the batches are small"
-        return Advice(
-            small, f"Enlarge the batch, or type: {share}" if share else "Enlarge the batch"
-        )
+        or_share = f", or type: {share}" if share else ""
+        return Advice(small, f"Enlarge the batch{or_share}")
     return Advice(problem, "The record does not show why: profile a trial")
 
 
@@ -263,15 +282,17 @@ def warn_idle_gpus(trial: TrialRecord, idle_min: float | None) -> str:
     with suppress(OSError):  # because a shared disk may be away for a moment
         attempt = TrialFolder(trial.folder).newest() if idle_min else None
         since = attempt.began() if attempt else None
-        if attempt and idle_min and since and now() - since >= idle_min * 60:
+        if idle_min and since and now() - since >= idle_min * 60:
             for file in trial.folder.glob("system_metrics*.jsonl"):
-                names |= find_idle_gpus(
-                    _newest_first(last_lines(file, _TAIL, _TAIL)), since, idle_min * 60
-                )
+                lines = _newest_first(last_lines(file, _TAIL, _TAIL))
+                names |= find_idle_gpus(lines, since, idle_min * 60)
     if not (attempt and names):
         return ""
-    numbers = ", ".join(sorted(name.removeprefix(GPU).removesuffix(f"_{USE}") for name in names))
-    idle = f"trial {trial.number}: its GPU {numbers} has been idle for {idle_min:g} minutes or more"
+    numbers = sorted(name.removeprefix(GPU).removesuffix(f"_{USE}") for name in names)
+    idle = (
+        f"trial {trial.number}: its GPU {', '.join(numbers)} has been idle for {idle_min:g} minutes"
+        " or more"
+    )
     return f"{idle}. See what the trial does: tail {shlex.quote(str(attempt.log))}"
 
 

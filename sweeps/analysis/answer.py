@@ -72,23 +72,28 @@ def pairs(study: StudySnapshot, top: Sequence[TrialRecord], key: str) -> list[Pa
     """
     trials = sorted((trial for trial in top if not trial.race), key=lambda trial: trial.number)
     name = _first_categorical(trials, [name for name in parameters(study.rows) if name != key])
+    if not name:
+        return []
     results: dict[str, dict[str, float]] = {}
-    for trial in trials if name else ():
-        rest = repr(
-            sorted((other, value) for other, value in trial.params.items() if other != name)
-        )
-        results.setdefault(str(trial.params.get(name)), {})[rest] = trial.objective[0]
-    gaps = {
-        (first, second): _gaps(results[first], results[second])
-        for first, second in combinations(results, 2)
-    }
-    tested = {values: differences for values, differences in gaps.items() if len(differences) > 1}
-    adjusted = holm([paired_p(differences) for differences in tested.values()])
-    better = max if study.directions[0] == "maximize" else min
+    for trial in trials:
+        rest = [(other, value) for other, value in trial.params.items() if other != name]
+        of_value = results.setdefault(str(trial.params.get(name)), {})
+        of_value[repr(sorted(rest))] = trial.objective[0]
+
+    gaps = {}
+    for value, other in combinations(results, 2):
+        differences = _gaps(results[value], results[other])
+        if len(differences) > 1:
+            gaps[value, other] = differences
+    adjusted = holm([paired_p(differences) for differences in gaps.values()])
+
+    maximize = study.directions[0] == "maximize"
     compared = []
-    for ((value, other), differences), p in zip(tested.items(), adjusted, strict=True):
-        _, winner = better((fmean(differences), value), (0.0, other))
-        compared.append(Pair(name, value, other, differences, p, winner if p < 1 - LEVEL else ""))
+    for ((value, other), differences), p in zip(gaps.items(), adjusted, strict=True):
+        better = ""
+        if p < 1 - LEVEL:
+            better = value if (fmean(differences) > 0) == maximize else other
+        compared.append(Pair(name, value, other, differences, p, better))
     return compared
 
 

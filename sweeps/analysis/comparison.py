@@ -4,7 +4,7 @@ out."""
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import chain, product
 from statistics import fmean, stdev, variance
 
 LEVEL = 0.95
@@ -19,7 +19,8 @@ open trials."""
 def _normalize(*samples: Sequence[float]) -> tuple[float, list[list[float]]]:
     """Return the largest magnitude, and the samples divided by it, because squares of large numbers
     overflow."""
-    scale = max((abs(value) for values in samples for value in values), default=0.0) or 1.0
+    magnitudes = [abs(value) for value in chain.from_iterable(samples)]
+    scale = max(magnitudes, default=0.0) or 1.0
     return scale, [[value / scale for value in values] for values in samples]
 
 
@@ -31,7 +32,8 @@ def interval(values: Sequence[float], level: float = LEVEL) -> tuple[float, floa
         return -math.inf, math.inf
     scale, (parts,) = _normalize(values)
     mean = fmean(parts)
-    half = float(stdtrit(len(parts) - 1, (1 + level) / 2)) * stdev(parts) / math.sqrt(len(parts))
+    error = stdev(parts) / math.sqrt(len(parts))
+    half = float(stdtrit(len(parts) - 1, (1 + level) / 2)) * error
     return scale * (mean - half), scale * (mean + half)
 
 
@@ -51,9 +53,11 @@ def paired_p(differences: Sequence[float]) -> float:
     if count < 2 or not any(differences):
         return 1.0
     _, (parts,) = _normalize(differences)
-    if not (spread := stdev(parts)):
+    spread = stdev(parts)
+    if not spread:
         return 0.0
-    return 2 * float(stdtr(count - 1, -abs(fmean(parts)) / (spread / math.sqrt(count))))
+    statistic = abs(fmean(parts)) / (spread / math.sqrt(count))
+    return 2 * float(stdtr(count - 1, -statistic))
 
 
 @dataclass(frozen=True)
@@ -75,12 +79,15 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Difference:
     scale, samples = _normalize(first, second)
     mean = fmean(samples[0]) - fmean(samples[1])
     parts = [variance(values) / len(values) for values in samples]
-    if not (error := math.sqrt(sum(parts))):
+    error = math.sqrt(sum(parts))
+    if not error:
         return Difference(scale * mean, scale * mean, scale * mean, 0.0 if mean else 1.0)
-    shares = [part / sum(parts) for part in parts]
-    freedom = 1 / sum(
-        share**2 / (len(values) - 1) for share, values in zip(shares, samples, strict=True)
-    )
+
+    inverse_freedom = 0.0
+    for part, values in zip(parts, samples, strict=True):
+        share = part / sum(parts)
+        inverse_freedom += share**2 / (len(values) - 1)
+    freedom = 1 / inverse_freedom
     half = error * float(stdtrit(freedom, (1 + LEVEL) / 2))
     p = 2 * float(stdtr(freedom, -abs(mean) / error))
     return Difference(scale * mean, scale * (mean - half), scale * (mean + half), p)
@@ -91,8 +98,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
     1979)."""
     adjusted = [0.0] * len(p_values)
     largest = 0.0
-    for rank, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
+    ranked = sorted(range(len(p_values)), key=p_values.__getitem__)
+    for rank, i in enumerate(ranked):
+        p = min(1.0, (len(p_values) - rank) * p_values[i])
+        largest = max(largest, p)
         adjusted[i] = largest
     return adjusted
 
@@ -119,44 +128,60 @@ def race(results: Sequence[Results], seeds: Sequence[int], maximize: bool) -> Ra
     Birattari et al. (GECCO 2002). The state depends on the results alone, so that no other state is
     stored.
     """
-    sign = -1.0 if maximize else 1.0
-    dropped = {
-        i: "it failed under a fresh seed"
-        for i, result in enumerate(results)
-        if None in result.values()
-    }
+    losses = [_losses(result, maximize) for result in results]
+    failed = [i for i, result in enumerate(results) if None in result.values()]
+    dropped = dict.fromkeys(failed, "it failed under a fresh seed")
     alive = [i for i in range(len(results)) if i not in dropped]
-
-    def losses(i: int, tested: Sequence[int]) -> dict[int, float]:
-        """Return the results of a candidate by seed, lower is better."""
-        values = {seed: results[i].get(seed) for seed in tested}
-        return {
-            seed: sign * value
-            for seed, value in values.items()
-            if value is not None and not math.isnan(value)
-        }
-
-    def best_first(tested: Sequence[int]) -> list[int]:
-        return sorted(alive, key=lambda i: (fmean(losses(i, tested).values() or [math.inf]), i))
 
     for count in range(min(FIRST_TEST, len(seeds)), len(seeds) + 1):
         tested = seeds[:count]
-        pairs = product(tested, alive)
-        if todo := [(i, seed) for seed, i in pairs if seed not in results[i]]:
-            return RaceState(best_first(tested), dropped, todo)
-        alive = best_first(tested)
-        if not alive:
-            break
-        best = losses(alive[0], tested)
-        gaps = [
-            [loss - best[seed] for seed, loss in losses(i, tested).items() if seed in best]
-            for i in alive[1:]
-        ]
-        adjusted = holm([paired_p(gap) if len(gap) >= FIRST_TEST else 1.0 for gap in gaps])
-        for i, p, gap in zip(alive[1:], adjusted, gaps, strict=True):
-            if p < 1 - LEVEL and fmean(gap) > 0:
-                dropped[i] = f"worse after {count} seeds (p={p:.2g})"
+        todo = [(i, seed) for seed, i in product(tested, alive) if seed not in results[i]]
+        alive = _best_first(alive, losses, tested)
+        if todo:
+            return RaceState(alive, dropped, todo)
+        worse = _worse(alive, losses, tested)
+        dropped |= {i: f"worse after {count} seeds (p={p:.2g})" for i, p in worse.items()}
         alive = [i for i in alive if i not in dropped]
-        if len(alive) == 1:
+        if len(alive) < 2:
             break
     return RaceState(alive, dropped)
+
+
+def _losses(result: Results, maximize: bool) -> dict[int, float]:
+    """Return the values of a candidate by seed, lower is better; without lost trials."""
+    losses = {}
+    for seed, value in result.items():
+        if value is not None and not math.isnan(value):
+            losses[seed] = -value if maximize else value
+    return losses
+
+
+def _best_first(
+    alive: Sequence[int], losses: Sequence[Mapping[int, float]], tested: Sequence[int]
+) -> list[int]:
+    """Return the candidates by their mean under the tested seeds; equal ones by their index."""
+
+    def mean(i: int) -> float:
+        values = [losses[i][seed] for seed in tested if seed in losses[i]]
+        return fmean(values) if values else math.inf
+
+    return sorted(alive, key=lambda i: (mean(i), i))
+
+
+def _worse(
+    alive: Sequence[int], losses: Sequence[Mapping[int, float]], tested: Sequence[int]
+) -> dict[int, float]:
+    """Return the p-values of the candidates that are significantly worse than the first one."""
+    others = alive[1:]
+    gaps = []
+    for i in others:
+        best = losses[alive[0]]
+        shared = [seed for seed in tested if seed in losses[i] and seed in best]
+        gaps.append([losses[i][seed] - best[seed] for seed in shared])
+    adjusted = holm([paired_p(gap) if len(gap) >= FIRST_TEST else 1.0 for gap in gaps])
+
+    worse = {}
+    for i, p, gap in zip(others, adjusted, gaps, strict=True):
+        if p < 1 - LEVEL and fmean(gap) > 0:
+            worse[i] = p
+    return worse

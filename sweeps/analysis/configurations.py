@@ -32,11 +32,10 @@ class Configuration:
 
     @property
     def name(self) -> str:
-        return (
-            replace((self.rows or self.raced)[0], params=self.params).name
-            if self.params
-            else "all else the same"
-        )
+        if not self.params:
+            return "all else the same"
+        trial = (self.rows or self.raced)[0]
+        return replace(trial, params=self.params).name
 
     @cached_property
     def values(self) -> list[float]:
@@ -62,7 +61,8 @@ class Configuration:
 
     def mean(self) -> float:
         """Return the mean of the first objective before the race; nan if no trial completed."""
-        return fmean([trial.result[0] for trial in self.rows if trial.result] or [math.nan])
+        values = [trial.result[0] for trial in self.rows if trial.result]
+        return fmean(values) if values else math.nan
 
     def results(self) -> Results:
         """Return the results of the race by seed."""
@@ -106,20 +106,21 @@ def by_configuration(trials: Sequence[TrialRecord], key: str) -> list[Configurat
         if identity not in configurations:
             configurations[identity] = Configuration(params, key)
         group = configurations[identity]
-        (group.raced if trial.race else group.rows).append(trial)
+        trials_of_kind = group.raced if trial.race else group.rows
+        trials_of_kind.append(trial)
     return [*configurations.values()]
 
 
 def candidates(groups: Sequence[Configuration], count: int, maximize: bool) -> list[Configuration]:
     """Return the `count` best configurations whose trials before the race all completed, or were
     lost."""
-    sound = [
-        group
-        for group in groups
-        if all(trial.result or trial.state in LOST for trial in group.rows)
-    ]
-    sound = [group for group in sound if not math.isnan(group.mean())]
-    return sorted(sound, key=lambda group: -group.mean() if maximize else group.mean())[:count]
+    sound = []
+    for group in groups:
+        is_sound = all(trial.result or trial.state in LOST for trial in group.rows)
+        if is_sound and not math.isnan(group.mean()):
+            sound.append(group)
+    sign = -1 if maximize else 1
+    return sorted(sound, key=lambda group: sign * group.mean())[:count]
 
 
 def rank(study: StudySnapshot) -> Ranking:
@@ -130,29 +131,40 @@ def rank(study: StudySnapshot) -> Ranking:
     """
     if len(study.objective) > 1:
         return Ranking()
-    keys = [
-        name for name in parameters(study.rows) if name.lstrip("+") == study.seed_key.lstrip("+")
-    ]
+    seed = study.seed_key.lstrip("+")
+    keys = [name for name in parameters(study.rows) if name.lstrip("+") == seed]
     if not keys or len({trial.params.get(keys[0]) for trial in study.rows}) < 2:
         return Ranking()
     groups = by_configuration(study.rows, keys[0])
     if len(groups) == len(study.rows):
         return Ranking()
-    groups = [replace(group, is_fraction=is_fraction(study.objective[0])) for group in groups]
+
+    has_fractions = is_fraction(study.objective[0])
+    groups = [replace(group, is_fraction=has_fractions) for group in groups]
     maximize = study.directions[0] == "maximize"
     racing = [group for group in groups if group.raced]
-    seeds = sorted({_seed_of(trial, group.key) for group in racing for trial in group.raced})
-    state = (
-        race([group.results() for group in racing], seeds, maximize) if racing else RaceState([])
-    )
+    others = [group for group in groups if not group.raced]
+    state = _race_of(racing, maximize)
+    ranked = [*_with_places(racing, state), *others]
+    ranked.sort(key=lambda group: _sort_key(group, maximize))
+    return Ranking(ranked, race_is_running=len(state.todo) > 0)
+
+
+def _race_of(racing: Sequence[Configuration], maximize: bool) -> RaceState:
+    """Return the state of the race of these configurations, under the seeds of their trials."""
+    seeds = {_seed_of(trial, group.key) for group in racing for trial in group.raced}
+    results = [group.results() for group in racing]
+    return race(results, sorted(seeds), maximize)
+
+
+def _with_places(racing: Sequence[Configuration], state: RaceState) -> list[Configuration]:
     rivals = max(1, len(state.alive))
     places = {i: place for place, i in enumerate(state.alive)}
+    placed = []
     for i, group in enumerate(racing):
-        racing[i] = replace(
-            group, rivals=rivals, place=places.get(i), dropped=state.dropped.get(i, "")
-        )
-    groups = [*racing, *(group for group in groups if not group.raced)]
-    return Ranking(sorted(groups, key=lambda group: _sort_key(group, maximize)), bool(state.todo))
+        dropped = state.dropped.get(i, "")
+        placed.append(replace(group, rivals=rivals, place=places.get(i), dropped=dropped))
+    return placed
 
 
 def best(study: StudySnapshot) -> Configuration | None:

@@ -51,27 +51,28 @@ def of_trial(trial: TrialRecord) -> dict[str, float]:
 
 
 def of_attempts(outcomes: Iterable[Outcome]) -> dict[str, float]:
-    return _sum(
-        {f"seconds/{phase}": value for phase, value in outcome.seconds.items()}
-        | {
-            "gpu_hours": outcome.gpu_hours or None,
-            "energy_kwh": outcome.energy_kwh,
-            "co2_g": outcome.co2_g,
-        }
-        for outcome in outcomes
-    )
+    return _sum(_of_attempt(outcome) for outcome in outcomes)
+
+
+def _of_attempt(outcome: Outcome) -> dict[str, float | None]:
+    return {
+        **{f"seconds/{phase}": seconds for phase, seconds in outcome.seconds.items()},
+        "gpu_hours": outcome.gpu_hours or None,
+        "energy_kwh": outcome.energy_kwh,
+        "co2_g": outcome.co2_g,
+    }
 
 
 def tail_s(trials: Iterable[TrialRecord]) -> float:
     """Sum the seconds that slots were empty at the end, because no further trial was to start."""
     outcomes = [outcome for trial in trials for outcome in trial.attempts]
-    last_start = max(
-        (outcome.started_at for outcome in outcomes if outcome.started_at), default=None
-    )
-    if last_start is None:
+    starts = [outcome.started_at for outcome in outcomes if outcome.started_at]
+    if not starts:
         return 0.0
-    last_end = max(outcome.ended_at for outcome in outcomes)
-    return sum(last_end - outcome.ended_at for outcome in outcomes if outcome.ended_at > last_start)
+    last_start = max(starts)
+    ends = [outcome.ended_at for outcome in outcomes]
+    last_end = max(ends)
+    return sum(last_end - end for end in ends if end > last_start)
 
 
 def wall_clock_s(trials: Iterable[TrialRecord]) -> float:

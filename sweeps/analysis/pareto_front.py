@@ -11,11 +11,10 @@ def reference(study: StudySnapshot, top: Sequence[TrialRecord]) -> list[float]:
     """Return the reference point of the hypervolume: the worst value of each objective of the
     completed trials."""
     columns = zip(*(trial.objective for trial in top), strict=True)
-    worst = {"maximize": min, "minimize": max}
-    return [
-        worst[direction](values)
-        for values, direction in zip(columns, study.directions, strict=True)
-    ]
+    worst = []
+    for values, direction in zip(columns, study.directions, strict=True):
+        worst.append(min(values) if direction == "maximize" else max(values))
+    return worst
 
 
 def hypervolumes(study: StudySnapshot, top: Sequence[TrialRecord]) -> list[tuple[int, float]]:
@@ -28,7 +27,8 @@ def hypervolumes(study: StudySnapshot, top: Sequence[TrialRecord]) -> list[tuple
     for trial in sorted(top, key=lambda trial: trial.number):
         point = [sign * value for sign, value in zip(signs, trial.objective, strict=True)]
         if not any(_covers(other, point) for other in front):
-            front = [other for other in front if not _covers(point, other)] + [point]
+            front = [other for other in front if not _covers(point, other)]
+            front.append(point)
             volume = hypervolume(front, worst)
         volumes.append((trial.number, volume))
     return volumes
@@ -40,18 +40,20 @@ def hypervolume(points: Sequence[Values], worst: Values) -> float:
     The volume is the sum of slices along the last objective (While et al., IEEE Trans. Evolutionary
     Computation 2006).
     """
-    inside = sorted(
-        (point for point in points if point[-1] < worst[-1]), key=lambda point: point[-1]
-    )
-    if len(worst) == 1 or not inside:
-        return worst[0] - inside[0][0] if inside else 0.0
-    ends = [*(point[-1] for point in inside[1:]), worst[-1]]
+    inside = [point for point in points if point[-1] < worst[-1]]
+    inside.sort(key=lambda point: point[-1])
+    if not inside:
+        return 0.0
+    if len(worst) == 1:
+        return worst[0] - inside[0][0]
+
+    starts = [point[-1] for point in inside]
+    ends = [*starts[1:], worst[-1]]
     volume = 0.0
-    for count, (point, end) in enumerate(zip(inside, ends, strict=True), 1):
-        if end > point[-1]:
-            volume += (end - point[-1]) * hypervolume(
-                [point[:-1] for point in inside[:count]], worst[:-1]
-            )
+    for count, (start, end) in enumerate(zip(starts, ends, strict=True), 1):
+        if end > start:
+            slice_points = [point[:-1] for point in inside[:count]]
+            volume += (end - start) * hypervolume(slice_points, worst[:-1])
     return volume
 
 

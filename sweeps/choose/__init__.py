@@ -40,10 +40,39 @@ class Next:
 
 
 class Chooser(Protocol):
-    """One way of choosing trials."""
+    """One way of choosing trials.
+
+    This chooser tries each learning rate once::
+
+        from sweeps.choose import Next, Proposal
+        from sweeps.record.study import By
+
+
+        class EachRate:
+            def next(self, study):
+                tried = [trial.params["lr"] for trial in study.rows]
+                left = [rate for rate in (0.1, 0.01, 0.001) if rate not in tried]
+                return Next([Proposal({"lr": rate}, By.GRID) for rate in left[:1]])
+    """
 
     def next(self, study: StudySnapshot) -> Next:
-        """Return the trials to begin or resume now, given the study's trials so far."""
+        """Return the trials to begin or resume now.
+
+        The loop calls the method whenever there is room for a trial, and again after each trial
+        that it begins. The answer depends on the study alone: a chooser may cache what it derives
+        from the trials, but counts nothing, because another driver must choose the same.
+
+        Args:
+            study: The study with its trials so far, which the method does not change.
+
+        Returns:
+            Trials to begin or to resume, of which the loop takes the first. An
+            empty answer passes the choice to the next chooser; `waits` keeps the choice until a
+            running trial has ended.
+
+        Raises:
+            UserError: The chooser cannot go on. The study stops; no trial is lost.
+        """
 
 
 @dataclass

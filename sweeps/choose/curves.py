@@ -42,10 +42,12 @@ class Reports:
             lines = reader.unread()
             if not reader.mark_read(lines):
                 curve.clear()
+            sign = -1 if self.maximizes else 1
+            # of two lines of a step the last one counts
             values = {line.step: line.metrics.get(self.metric, math.nan) for line in lines.values}
-            curve |= {
-                step: -v if self.maximizes else v for step, v in values.items() if math.isfinite(v)
-            }
+            for step, value in values.items():
+                if math.isfinite(value):
+                    curve[step] = sign * value
             if is_over:
                 del self._readers[number]
         return curve
@@ -61,18 +63,15 @@ class Ends:
     def __init__(self, curves: Sequence[Curve], losses: Sequence[float]) -> None:
         """Learn from the curves and final losses of ended trials; the loss of a pruned trial is
         infinite."""
-        completed = [
-            (curve, loss)
-            for curve, loss in zip(curves, losses, strict=True)
-            if curve and loss < math.inf
-        ]
+        pairs = zip(curves, losses, strict=True)
+        completed = [(curve, loss) for curve, loss in pairs if curve and loss < math.inf]
 
         @cache
         def at(step: int) -> tuple[Array, Array, float]:
             """Return the sorted reports of completed trials at a step, their sorted ends, and the
             noise."""
-            pairs = [(curve[step], loss) for curve, loss in completed if step in curve]
-            reports, ends = np.array(pairs).reshape(-1, 2).T
+            reported = [(curve[step], loss) for curve, loss in completed if step in curve]
+            reports, ends = np.array(reported).reshape(-1, 2).T
             return np.sort(reports), np.sort(ends), _noise(reports, ends)
 
         self._at = at
@@ -88,15 +87,17 @@ class Ends:
             return math.inf, math.inf
         report = curve[max(curve)]
         nearest = min(max(report, reports[0]), reports[-1])
-        return float(np.interp(nearest, reports, ends) + report - nearest), noise
+        end = np.interp(nearest, reports, ends) + report - nearest
+        return float(end), noise
 
     def fill(self, curves: Sequence[Curve], losses: Sequence[float]) -> list[float]:
         """Return the losses, with an estimate in place of each infinite loss, which a pruned trial
         has."""
-        return [
-            self.estimate(curve)[0] if loss == math.inf else loss
-            for curve, loss in zip(curves, losses, strict=True)
-        ]
+        filled = []
+        for curve, loss in zip(curves, losses, strict=True):
+            estimate, _ = self.estimate(curve) if loss == math.inf else (loss, 0.0)
+            filled.append(estimate)
+        return filled
 
 
 def _noise(reports: Array, ends: Array) -> float:
@@ -104,7 +105,6 @@ def _noise(reports: Array, ends: Array) -> float:
     show it."""
     if len(ends) < _MIN_TRIALS or len(set(reports)) < 2 or len(set(ends)) < 2:
         return math.inf
-    correlation = float(np.corrcoef(quantiles(reports), quantiles(ends))[0, 1]) * (
-        1 - 1 / len(ends)
-    )
+    matrix = np.corrcoef(quantiles(reports), quantiles(ends))
+    correlation = float(matrix[0, 1]) * (1 - 1 / len(ends))
     return 1 / correlation**2 - 1 if correlation > 0 else math.inf

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from sweeps.choose import Changes, Next, Proposal
 from sweeps.choose.out_of_memory import OutOfMemory
 from sweeps.record.narrowed import narrow
-from sweeps.record.study import By, StudySnapshot
+from sweeps.record.study import By, StudySnapshot, TrialRecord
 from sweeps.space.space import SearchSpace, canonical
 from sweeps.trial.job import Point
 
@@ -27,21 +27,21 @@ class Grid:
     def next(self, study: StudySnapshot) -> Next:
         """Return the next untried point."""
         for number in self._changes.read_new(study):
-            trial = study.rows[number]
-            text = canonical(trial.configuration)
-            self._count += text not in self._tried and not trial.by_hand and not trial.race
-            self._tried.add(text)
-        if study.enough or (self.max_points is not None and self._count >= self.max_points):
+            self._follow(study.rows[number])
+        is_complete = self.max_points is not None and self._count >= self.max_points
+        if study.enough or is_complete:
             return Next()
+
         self._left = self._left or self.space.points()
         allowed = narrow(self.space, study.excluded)
         for point in self._left:
             if canonical(point) not in self._tried and not allowed.excludes(point):
-                return Next(
-                    [
-                        Proposal(
-                            point, By.GRID, infeasible=self.memory.explain_infeasible(study, point)
-                        )
-                    ]
-                )
+                infeasible = self.memory.explain_infeasible(study, point)
+                return Next([Proposal(point, By.GRID, infeasible=infeasible)])
         return Next()
+
+    def _follow(self, trial: TrialRecord) -> None:
+        identity = canonical(trial.configuration)
+        if identity not in self._tried and not trial.by_hand and not trial.race:
+            self._count += 1
+        self._tried.add(identity)

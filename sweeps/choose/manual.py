@@ -59,7 +59,9 @@ class Manual:
                 self._begun.setdefault(trial.added, []).append(trial.params.get(self.seeds.key))
         for added in study.added:
             begun = self._begun.get(added.name, [])
-            for seed in self._choose_seeds(added) if self.seeds.in_grid or not begun else ():
+            if begun and not self.seeds.in_grid:
+                continue
+            for seed in self._choose_seeds(added):
                 if seed not in begun:
                     return Next([self._propose(added, seed)])
         return Next()

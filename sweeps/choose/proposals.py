@@ -1,7 +1,7 @@
 """The points that a search has tried, and candidates for the next point."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from itertools import islice
 from operator import itemgetter
@@ -19,6 +19,7 @@ _BEST = 5  # best points with neighbours
 _VALUES = 12  # values to try of each parameter of the best points
 # largest step to a neighbour, as a fraction of the interval; most steps are far smaller
 _NEAR = 0.3
+_CATEGORY = math.sqrt(0.5)  # coordinate of a category, so that two of them have distance 1
 
 Gain = Callable[[Sequence[Sequence[float]]], Iterable[float]]  # the promise of each encoded point
 
@@ -77,9 +78,11 @@ class Proposals:
 
     def seems_to_fail(self, point: Point) -> bool:
         """Return whether the nearest observed point failed (Cover and Hart, 1967)."""
+        if not self.failed:
+            return False
         encoded = self.encode(point)
-        nearest = min((math.dist(encoded, failed) for failed in self.failed), default=math.inf)
-        return bool(self.failed) and all(math.dist(encoded, ran) > nearest for ran in self.ran)
+        nearest = min(math.dist(encoded, failed) for failed in self.failed)
+        return all(math.dist(encoded, ran) > nearest for ran in self.ran)
 
     def nearest(self, point: Point, fixed: Collection[str] = ()) -> Point:
         """Return the nearest untried point with the same values for `fixed` keys; the point itself
@@ -87,12 +90,15 @@ class Proposals:
         encoded = self.encode(point)
         most = _MOST_FRACTIONS if self._space.has_fractions else _MOST_COMPARED
         compared = islice(self._allowed.all_points(), len(self) + most)
-        untried = (
-            other
-            for other in compared
-            if self.is_open(other) and all(is_same(other.get(k), point[k]) for k in fixed)
-        )
-        return min(untried, key=lambda other: math.dist(encoded, self.encode(other)), default=point)
+
+        def is_candidate(other: Point) -> bool:
+            has_fixed = all(is_same(other.get(key), point[key]) for key in fixed)
+            return has_fixed and self.is_open(other)
+
+        def distance(other: Point) -> float:
+            return math.dist(encoded, self.encode(other))
+
+        return min(filter(is_candidate, compared), key=distance, default=point)
 
     def most_promising(self, best: Sequence[Point], gain: Gain, draws: Iterator[float]) -> Point:
         """Return the untried point of highest gain that does not seem to fail; an empty point if
@@ -100,29 +106,36 @@ class Proposals:
 
         The search climbs from the most promising candidates to their neighbours.
         """
-        allowed = self._allowed
         gains = dict[str, tuple[float, Point]]()
         points: Iterable[Point] = self.candidates(best, draws)
         for _ in range(1 + _MAX_CLIMBS):
-            keys = {
-                canonical(point): point
-                for point in points
-                if not allowed.is_restricted or allowed.contains(point)
-            }
-            new = {
-                key: point
-                for key, point in keys.items()
-                if key not in gains and key not in self._tried
-            }
+            new = self._new_candidates(points, gains)
             if not new:
                 break
             promises = gain([self.encode(point) for point in new.values()])
-            gains |= zip(new, zip(promises, new.values(), strict=True), strict=True)
-            points = self._neighbours(
-                [point for _, point in nlargest(_BEST, gains.values(), itemgetter(0))], draws
-            )
-        ranked = (point for _, point in sorted(gains.values(), key=itemgetter(0), reverse=True))
-        return next((point for point in ranked if not self.seems_to_fail(point)), {})
+            for (identity, point), promise in zip(new.items(), promises, strict=True):
+                gains[identity] = (promise, point)
+            most = nlargest(_BEST, gains.values(), itemgetter(0))
+            points = self._neighbours([point for _, point in most], draws)
+
+        for _, point in sorted(gains.values(), key=itemgetter(0), reverse=True):
+            if not self.seems_to_fail(point):
+                return point
+        return {}
+
+    def _new_candidates(
+        self, points: Iterable[Point], gains: Mapping[str, object]
+    ) -> dict[str, Point]:
+        """Return the points that may be tried and have no gain yet, by their identity."""
+        allowed = self._allowed
+        new: dict[str, Point] = {}
+        for point in points:
+            if allowed.is_restricted and not allowed.contains(point):
+                continue
+            identity = canonical(point)
+            if identity not in gains and identity not in self._tried:
+                new[identity] = point
+        return new
 
     def candidates(self, best: Sequence[Point], draws: Iterator[float]) -> list[Point]:
         """Return random points and neighbours of the `best` points, by `draws` from 0 to 1.
@@ -135,12 +148,14 @@ class Proposals:
         conditions = {
             parameter.condition.key for parameter in self._space.parameters if parameter.condition
         }
-        for point in islice(filter(self._space.contains, best), _BEST):
+        inside = filter(self._space.contains, best)
+        for point in islice(inside, _BEST):
             for parameter in self._space.parameters:
-                if (key := parameter.key) not in conditions and key in point:
-                    yield from (
-                        {**point, key: value} for value in _neighbours(parameter, point[key], draws)
-                    )
+                key = parameter.key
+                if key in conditions or key not in point:
+                    continue
+                for value in _neighbours(parameter, point[key], draws):
+                    yield {**point, key: value}
             yield from self._space.beside(point, draws)
 
     def _random(self, draws: Iterator[float]) -> Point:
@@ -165,17 +180,18 @@ class Proposals:
         distance 1."""
         encoded: list[float] = []
         for parameter in self._space.parameters:
-            key = parameter.key
-            exists = bool(
-                key in point and self._space.exists(parameter, point) and parameter.find(point[key])
+            value = point.get(parameter.key)
+            exists = (
+                parameter.key in point
+                and self._space.exists(parameter, point)
+                and len(parameter.find(value)) > 0
             )
             if isinstance(parameter, Choice) and not parameter.ordered:
-                encoded += [
-                    math.sqrt(0.5) * (exists and is_same(value, point[key]))
-                    for value in parameter.distinct
-                ]
+                for category in parameter.distinct:
+                    is_chosen = exists and is_same(category, value)
+                    encoded.append(_CATEGORY if is_chosen else 0.0)
             else:
-                encoded.append(parameter.fraction(point[key]) if exists else 0.5)
+                encoded.append(parameter.fraction(point[parameter.key]) if exists else 0.5)
         return encoded
 
 
@@ -186,7 +202,8 @@ def _neighbours(parameter: Parameter, value: Value, draws: Iterator[float]) -> l
         return values
     if isinstance(parameter, Interval):
         start = parameter.fraction(value)
-        return [parameter.at(start + _NEAR * (2 * next(draws) - 1) ** 3) for _ in range(_VALUES)]
+        steps = [_NEAR * (2 * next(draws) - 1) ** 3 for _ in range(_VALUES)]
+        return [parameter.at(start + step) for step in steps]
     return [_value_at(parameter, next(draws)) for _ in range(_VALUES)]
 
 

@@ -38,20 +38,30 @@ class Race:
     def _choose(self, trials: Sequence[TrialRecord], has_begun: bool) -> Next:
         if any(not trial.state.is_over for trial in trials if not trial.race):
             return Next(waits=True)
+        racing = self._racing(trials)
+        results = [configuration.results() for configuration in racing]
+        standing = race(results, self.seeds.fresh, self.maximize)
+        for index, seed in standing.todo:
+            configuration = racing[index]
+            begun = {trial.params[self.seeds.key] for trial in configuration.raced}
+            if seed in begun:
+                continue
+            first = configuration.rows[0]
+            seeded = {self.seeds.key: seed}
+            params = {**configuration.params, **seeded}
+            proposal = Proposal(params, By.RACE, first.number, seeded, first.outside)
+            message = "" if has_begun else self._announce(racing)
+            return Next([proposal], waits=True, message=message)
+        return Next(waits=bool(standing.todo))
+
+    def _racing(self, trials: Sequence[TrialRecord]) -> list[Configuration]:
+        """Return the best configurations, and further ones that are in the race already."""
         groups = by_configuration(trials, self.seeds.key)
         racing = candidates(groups, self.count, self.maximize)
-        racing += [group for group in groups if group.raced and group.rows and group not in racing]
-        standing = race([group.results() for group in racing], self.seeds.fresh, self.maximize)
-        for index, seed in standing.todo:
-            if seed not in {trial.params[self.seeds.key] for trial in racing[index].raced}:
-                first = racing[index].rows[0]
-                seeded = {self.seeds.key: seed}
-                params = {**racing[index].params, **seeded}
-                proposal = Proposal(params, By.RACE, first.number, seeded, first.outside)
-                return Next(
-                    [proposal], waits=True, message="" if has_begun else self._announce(racing)
-                )
-        return Next(waits=bool(standing.todo))
+        for group in groups:
+            if group.raced and group.rows and group not in racing:
+                racing.append(group)
+        return racing
 
     def _announce(self, racing: Sequence[Configuration]) -> str:
         fresh = self.seeds.of_race(len(racing))

@@ -53,8 +53,10 @@ class Repeats:
         number = next(iter(self._open))
         first = study.rows[number]
         begun = self._trials[number]
-        seed = {self.seeds.key: next(seed for seed in self.seeds.repeated if seed not in begun)}
-        return Next([Proposal({**first.params, **seed}, By.REPEAT, number, seed, first.outside)])
+        left = [seed for seed in self.seeds.repeated if seed not in begun]
+        seed = {self.seeds.key: left[0]}
+        params = {**first.params, **seed}
+        return Next([Proposal(params, By.REPEAT, number, seed, first.outside)])
 
     def _follow(self, trial: TrialRecord, study: StudySnapshot) -> None:
         first = trial.number if trial.of is None else trial.of
@@ -75,8 +77,9 @@ def choose_seeds(settings: SweeperConf, space: SearchSpace, config: DictConfig) 
     if settings.repeats == 1 and not settings.final_race:
         return Seeds(settings.seed_key)
     key = settings.seed_key.lstrip("+")
-    setting = "final_race" if settings.repeats == 1 else "repeats"
-    setting = f"hydra.sweeper.{setting}={getattr(settings, setting)}"
+    setting = f"hydra.sweeper.repeats={settings.repeats}"
+    if settings.repeats == 1:
+        setting = f"hydra.sweeper.final_race={settings.final_race}"
     if any(parameter.key.lstrip("+") == key for parameter in space.parameters):
         raise UserError(f"{setting} chooses the seeds, but {key} is swept.\nRemove one of the two.")
     typed = {name.lstrip("+"): text for name, text in space.constants.items()}
@@ -93,14 +96,10 @@ def choose_seeds(settings: SweeperConf, space: SearchSpace, config: DictConfig) 
             f"{key}={text}: {setting} needs a whole number of at least 0.\nType {key}=0"
         )
     first = int(text)
-    fresh = first + settings.repeats
-    repeated = [*range(first, fresh)] if settings.repeats > 1 else []
-    return Seeds(
-        settings.seed_key,
-        repeated,
-        [*range(fresh, fresh + settings.final_race_seeds)],
-        is_grid(settings),
-    )
+    first_fresh = first + settings.repeats
+    repeated = [*range(first, first_fresh)] if settings.repeats > 1 else []
+    fresh = [*range(first_fresh, first_fresh + settings.final_race_seeds)]
+    return Seeds(settings.seed_key, repeated, fresh, is_grid(settings))
 
 
 def add_seeds(space: SearchSpace, key: str, seeds: Sequence[int]) -> SearchSpace:

@@ -1,6 +1,5 @@
 """Losses on one scale, for models that expect values of about normal distribution."""
 
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,11 @@ _LARGEST = 1e300  # because sums of larger numbers overflow
 
 def quantiles(losses: Array) -> Array:
     """Return the normal quantiles of the losses' ranks; ties have their middle rank."""
+    from scipy.special import ndtri
+
     ranks = (losses[:, None] > losses).sum(1) + (losses[:, None] == losses).sum(1) / 2
-    normal = NormalDist()
-    return np.array([normal.inv_cdf(rank / len(losses)) for rank in ranks])
+    normal_quantiles: Array = ndtri(ranks / len(losses))
+    return normal_quantiles
 
 
 def scores(losses: Array) -> Array:

@@ -1,20 +1,24 @@
 """A Gaussian process over the results of a search, which predicts the losses of untried points.
 
-Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapters 2 and 5. In numpy,
+Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapters 2 and 5. In SciPy,
 because importing scikit-learn takes a second and Optuna's process needs PyTorch.
+
+Models of earlier studies help, each weighted by how well it ranks this study's results (Feurer et
+al., Practical Transfer Learning for Bayesian Optimization, 2018, arXiv 1802.02219, RGPE).
 """
 
 import math
-from collections.abc import Sequence
-from statistics import NormalDist
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.special import ndtr
 
 from sweeps.choose.scores import Array, scores
 
 Encoded = Sequence[Sequence[float]]
 
-MIN_RESULTS = 3  # that a fit of the scales needs
+_MIN_RESULTS = 3  # that a fit of the scales needs
 # results, and running points, because the cost grows with the cube of their number
 _MAX_RESULTS = 200
 _MAX_STEPS = 10  # of each fit, which starts from the scales of the fit before
@@ -26,10 +30,12 @@ _CONCURRENT = 3.0
 _ADDITIVE = 0.5  # share of the covariance that adds up over the parameters, before the first result
 # results from which on that share is 0, because they show how parameters act together
 _MAX_ADDITIVE = 100
-_PRECISION = 0.001  # of the scales' logarithms, and of their log posterior
+_PRECISION = 0.004  # of the log posterior, whose size grows with the number of results
 _JITTER = 1e-6  # added variance, because rounding can make a covariance singular
 _LENGTH = math.log(0.7)  # prior means of the scales' logarithms; their deviation is 1
 _NOISE = math.log(0.05)
+_FARTHEST = 5.0  # deviations from the prior, because farther scales are no better in floats
+_SAMPLES = 50  # bootstrap samples of this study's results, which weigh the earlier studies
 
 
 class Surrogate:
@@ -77,30 +83,50 @@ class Surrogate:
 
         With few or equal losses, the scales are the prior's.
         """
-        running = running[-_MAX_RESULTS:]
-        estimates = estimates[-_MAX_RESULTS:]
         chosen = _best_and_newest(losses)
-        self.points = x = np.array([encoded[i] for i in chosen]).reshape(-1, len(self._indices))
-        self.scores = y = scores(np.array([losses[i] for i in chosen]))
-        additive = _ADDITIVE * max(0.0, 1 - len(y) / _MAX_ADDITIVE) if running else 0.0
-        if len(y) >= MIN_RESULTS and len(set(y)) > 1:
-            self._scales = _minimized(
-                _Likelihood(x, y, self._indices, self._prior, additive), self._scales
-            )
+        chosen_losses = [losses[i] for i in chosen]
+        self.points = self._array([encoded[i] for i in chosen])
+        self.scores = scores(np.array(chosen_losses))
+        self._worst = float(self.scores.max(initial=0))
+
+        is_concurrent = len(running) > 0
+        self._deviations = _CONCURRENT if is_concurrent else _ALONE
+        few_results = max(0.0, 1 - len(chosen) / _MAX_ADDITIVE)
+        additive = _ADDITIVE * few_results if is_concurrent else 0.0
+        if len(chosen) >= _MIN_RESULTS and len(set(self.scores)) > 1:
+            self._fit_scales(additive)
         self._kernel = _Kernel(np.exp(self._scales[:-1]), self._indices, additive)
-        self._worst = float(y.max(initial=0))
-        self._deviations = _CONCURRENT if running else _ALONE
-        self._results = self._posterior(x, y)
-        unended = np.array(running).reshape(-1, x.shape[1])
-        self._losses = self._with_estimates(
-            unended, estimates, sorted(losses[i] for i in chosen)
-        ).given(unended)
-        good, bad = (
-            np.array(points[-_MAX_RESULTS:]).reshape(-1, x.shape[1]) for points in (ran, failed)
-        )
-        labels = np.repeat([1.0, -1.0], [len(x) + len(good), len(bad)])
-        self._runs = self._posterior(np.vstack([x, good, bad]), labels)
+
+        self._results = self._posterior(self.points, self.scores)
+        unended = self._array(running[-_MAX_RESULTS:])
+        newest_estimates = estimates[-_MAX_RESULTS:]
+        estimated = self._with_estimates(unended, newest_estimates, sorted(chosen_losses))
+        self._losses = estimated.after(unended)
+
+        good = np.vstack([self.points, self._array(ran[-_MAX_RESULTS:])])
+        bad = self._array(failed[-_MAX_RESULTS:])
+        labels = np.repeat([1.0, -1.0], [len(good), len(bad)])
+        self._runs = self._posterior(np.vstack([good, bad]), labels)
         self._has_failed = len(bad) > 0
+
+    def _array(self, encoded: Encoded) -> Array:
+        return np.array(encoded).reshape(-1, len(self._indices))
+
+    def _fit_scales(self, additive: float) -> None:
+        """Set the scales to more likely ones, by a few steps of L-BFGS-B (Byrd et al., SIAM Journal
+        on Scientific Computing 1995)."""
+        likelihood = _Likelihood(self.points, self.scores, self._indices, self._prior, additive)
+        low = self._prior - _FARTHEST
+        high = self._prior + _FARTHEST
+        fit = minimize(
+            likelihood.neg_log_posterior,
+            self._scales,
+            method="L-BFGS-B",
+            jac=True,
+            bounds=[*zip(low, high, strict=True)],
+            options={"maxiter": _MAX_STEPS, "ftol": _PRECISION / len(self.scores)},
+        )
+        self._scales = fit.x
 
     def mean(self, encoded: Encoded | Array) -> Array:
         """Return the expected score of the loss at each point."""
@@ -114,23 +140,25 @@ class Surrogate:
         """Return how far the lower confidence bound of each point is below the worst result, times
         the probability of a result (Srinivas et al., ICML 2010).
         """
-        mean, deviation = self._losses.predict(np.array(encoded))
+        points = np.array(encoded)
+        mean, deviation = self._losses.predict(points)
         others = sum(weight for weight, _ in self.others)
-        mean = sum(
-            (weight * model.mean(encoded) for weight, model in self.others), (1 - others) * mean
-        )
+        mean = (1 - others) * mean
+        for weight, model in self.others:
+            mean = mean + weight * model.mean(points)
+
         # because other studies show where the bad points are
         deviation = (1 - others / 2) * deviation
         gain: Array = np.maximum(self._worst - mean + self._deviations * deviation, 0)
-        return gain * self._result_probability(encoded)
+        return gain * self._result_probability(points)
 
-    def _result_probability(self, encoded: Encoded) -> Array | float:
+    def _result_probability(self, points: Array) -> Array | float:
         """Return the probability of a result (Gardner et al., 2014; Rasmussen and Williams, 3.9 and
         6.5)."""
         if not self._has_failed:
             return 1.0
-        mean, deviation = self._runs.predict(np.array(encoded))
-        probability: Array = _normal_cdf(mean / np.sqrt(_SOFTNESS**2 + deviation**2))
+        mean, deviation = self._runs.predict(points)
+        probability: Array = ndtr(mean / np.sqrt(_SOFTNESS**2 + deviation**2))
         return probability
 
     def _with_estimates(
@@ -142,9 +170,8 @@ class Surrogate:
         if not finite:
             return self._results
         ends, noise = np.array(estimates)[finite].T
-        return self._results.given(
-            points[finite], np.interp(ends, losses, np.sort(self.scores)), noise
-        )
+        estimated_scores = np.interp(ends, losses, np.sort(self.scores))
+        return self._results.after(points[finite], estimated_scores, noise)
 
     def _posterior(self, x: Array, y: Array) -> "_Posterior":
         return _Posterior(self._kernel, math.exp(self._scales[-1]), x, y)
@@ -166,9 +193,9 @@ class _Kernel:
         len(b))."""
         a = a / self._lengths
         b = b / self._lengths
-        return _covariance(
-            np.array([_squares(a[:, part], b[:, part]) for part in self._parts]), self._additive
-        )[0]
+        squares = np.array([_squares(a[:, part], b[:, part]) for part in self._parts])
+        covariance, _ = _covariance(squares, self._additive)
+        return covariance
 
 
 def _covariance(squares: Array, additive: float) -> tuple[Array, Array]:
@@ -181,12 +208,14 @@ def _covariance(squares: Array, additive: float) -> tuple[Array, Array]:
     if not share:
         return joint, slope
     each, slopes = _matern(squares)
-    return (1 - additive) * joint + share * each.sum(0), (1 - additive) * slope + share * slopes
+    covariance = (1 - additive) * joint + share * each.sum(0)
+    return covariance, (1 - additive) * slope + share * slopes
 
 
 def _squares(a: Array, b: Array) -> Array:
     """Return the squared distances, by a matrix product, which is faster than differences."""
-    squares: Array = np.maximum((a**2).sum(1)[:, None] + (b**2).sum(1) - 2 * a @ b.T, 0)
+    sums = (a**2).sum(1)[:, None] + (b**2).sum(1)
+    squares: Array = np.maximum(sums - 2 * a @ b.T, 0)
     return squares
 
 
@@ -211,27 +240,30 @@ class _Posterior:
         self._x = x
         self._y = y
         self._more = np.broadcast_to(more, len(x))
-        root = np.linalg.cholesky(kernel.covariance(x, x) + np.diag(noise + _JITTER + self._more))
+        covariance = kernel.covariance(x, x) + np.diag(noise + _JITTER + self._more)
+        root = np.linalg.cholesky(covariance)
         self._whitening = np.linalg.inv(root)
         self._whitened = self._whitening @ y
         square = float(self._whitened @ self._whitened)
         # because scores have a variance of about 1
-        self._variance = square / len(y) if len(y) >= MIN_RESULTS else 1.0
+        self._variance = square / len(y) if len(y) >= _MIN_RESULTS else 1.0
 
     def predict(self, encoded: Array) -> tuple[Array, Array]:
         """Return the mean and the standard deviation at each point."""
         cross = self._whitening @ self._kernel.covariance(self._x, encoded)
-        return cross.T @ self._whitened, np.sqrt(
-            self._variance * np.maximum(1 - (cross**2).sum(0), 1e-9)
-        )
+        mean = cross.T @ self._whitened
+        shares = np.maximum(1 - (cross**2).sum(0), 1e-9)
+        return mean, np.sqrt(self._variance * shares)
 
     def left_out_means(self) -> Array:
         """Return the mean at each point, given all other points (Rasmussen and Williams, equation
         5.12)."""
-        means: Array = self._y - self._whitening.T @ self._whitened / (self._whitening**2).sum(0)
+        solved = self._whitening.T @ self._whitened
+        precisions = (self._whitening**2).sum(0)
+        means: Array = self._y - solved / precisions
         return means
 
-    def given(
+    def after(
         self, points: Array, values: Array | None = None, more: Array | float = 0.0
     ) -> "_Posterior":
         """Return the posterior after each point had its value, with `more` noise.
@@ -239,9 +271,12 @@ class _Posterior:
         Without `values`, each point had its mean: the means are the same, and the deviations nearby
         are smaller.
         """
-        y = np.append(self._y, self.predict(points)[0] if values is None else values)
+        if values is None:
+            values, _ = self.predict(points)
+        x = np.vstack([self._x, points])
+        y = np.append(self._y, values)
         more = np.append(self._more, np.broadcast_to(more, len(points)))
-        posterior = _Posterior(self._kernel, self._noise, np.vstack([self._x, points]), y, more)
+        posterior = _Posterior(self._kernel, self._noise, x, y, more)
         # because expected values are no evidence about the variance
         posterior._variance = self._variance
         return posterior
@@ -257,7 +292,6 @@ class _Likelihood:
         self._squares = np.array([_squares(part, part)[self._pairs] for part in parameters])
         self._y = y
         self._prior = prior
-        self.count = len(y)
         self._additive = additive
 
     def neg_log_posterior(self, scales: Array) -> tuple[float, Array]:
@@ -266,65 +300,111 @@ class _Likelihood:
         Rasmussen and Williams, equation 5.9, with the variance of the process at its most likely
         value.
         """
+        n = len(self._y)
         noise = math.exp(scales[-1])
-        n = self.count
-        squares = np.exp(-2 * scales[:-1])[:, None] * self._squares
-        covariance, slope = _covariance(squares, self._additive)
-        whole = (1 + noise + _JITTER) * np.eye(n)
-        whole.T[self._pairs] = covariance
-        root = np.linalg.cholesky(whole)  # which reads the lower triangle
+        inverse_squares = np.exp(-2 * scales[:-1])[:, None]
+        squares = inverse_squares * self._squares
+        pairs_covariance, slope = _covariance(squares, self._additive)
+
+        covariance = (1 + noise + _JITTER) * np.eye(n)
+        covariance.T[self._pairs] = pairs_covariance
+        root = np.linalg.cholesky(covariance)  # which reads the lower triangle
         whitening = np.linalg.inv(root)
-        whitened = whitening @ self._y
-        square = float(whitened @ whitened)
-        solved = whitening.T @ whitened
-        loss = n / 2 * math.log(square / n) + float(np.log(np.diag(root)).sum())
-        by_covariance = 0.5 * whitening.T @ whitening - n / (2 * square) * np.outer(solved, solved)
-        by_length = 2 * (squares * slope) @ by_covariance[self._pairs]
-        gradient = np.append(by_length, noise * np.trace(by_covariance))
-        prior = scales - self._prior
-        return loss + 0.5 * float(prior @ prior), gradient + prior
+        inverse = whitening.T @ whitening
+        solved = inverse @ self._y
+        square = float(self._y @ solved)
+        log_determinant = 2 * float(np.log(np.diag(root)).sum())
+        loss = (n * math.log(square / n) + log_determinant) / 2
 
+        by_covariance = inverse / 2 - n / (2 * square) * np.outer(solved, solved)
+        by_lengths = 2 * (squares * slope) @ by_covariance[self._pairs]
+        by_noise = noise * np.trace(by_covariance)
+        gradient = np.append(by_lengths, by_noise)
 
-def _minimized(likelihood: _Likelihood, scales: Array) -> Array:
-    """Return scales of lower loss, by BFGS with a line search that halves (Nocedal and Wright,
-    2006, chapter 6)."""
-    loss, gradient = likelihood.neg_log_posterior(scales)
-    identity = np.eye(len(scales))
-    # because the curvature grows with the number of results
-    inverse = 5 / likelihood.count * identity
-    for _ in range(_MAX_STEPS):
-        step = -inverse @ gradient
-        # because farther away the loss has another shape
-        step /= max(1.0, float(np.abs(step).max()))
-        while True:
-            new_loss, new_gradient = likelihood.neg_log_posterior(scales + step)
-            if new_loss <= loss:
-                break
-            step = step / 2
-            if np.abs(step).max() < _PRECISION:
-                return scales
-        change = new_gradient - gradient
-        scales = scales + step
-        if loss - new_loss < _PRECISION:
-            return scales
-        loss = new_loss
-        gradient = new_gradient
-        if (curvature := float(step @ change)) > 0:
-            shear = identity - np.outer(step, change) / curvature
-            inverse = shear @ inverse @ shear.T + np.outer(step, step) / curvature
-    return scales
-
-
-def _normal_cdf(z: Array) -> Array:
-    return np.array([NormalDist().cdf(number) for number in z])
+        distance = scales - self._prior
+        return loss + float(distance @ distance) / 2, gradient + distance
 
 
 def _best_and_newest(losses: Sequence[float]) -> list[int]:
     """Return the indices of the results to fit: the best, then the newest; with the worst if these
     are all equal."""
-    newest = range(max(0, len(losses) - _MAX_RESULTS // 2), len(losses))
-    ranked = sorted(range(newest.start), key=losses.__getitem__)
-    best = ranked[: _MAX_RESULTS // 2]
-    if len({losses[i] for i in (*best, *newest)}) < 2:
+    half = _MAX_RESULTS // 2
+    oldest = max(0, len(losses) - half)
+    newest = range(oldest, len(losses))
+    ranked = sorted(range(oldest), key=losses.__getitem__)
+    best = ranked[:half]
+    different = {losses[i] for i in (*best, *newest)}
+    if len(different) < 2:
         best[-1:] = ranked[-1:]
     return [*best, *newest]
+
+
+class EarlierModels:
+    """A model of each earlier study. Each study's losses have their own scores, so that studies may
+    differ in scale."""
+
+    def __init__(
+        self, studies: Iterable[tuple[Encoded, Sequence[float]]], parameter_indices: Sequence[int]
+    ) -> None:
+        """Fit a model to the points and the losses of each study in which two losses differ."""
+        self._models: list[Surrogate] = []
+        for encoded, losses in studies:
+            if len(set(losses)) > 1:
+                self._models.append(model := Surrogate(parameter_indices))
+                model.fit(encoded, losses, [], [])
+
+    def teach(self, own: Surrogate, count: int, seed: int) -> bool:
+        """Add the models to this study's `own` model, which was fitted. Return whether any has a
+        weight.
+
+        Until two results differ, the models have all the weight after an even `count` of
+        configurations, and none after an odd `count`, because they may mislead.
+        """
+        if not self._models:
+            return False
+        is_even = count % 2 == 0
+        weights = [is_even / len(self._models) for _ in self._models]
+        if len(set(own.scores)) > 1:
+            weights = self._weigh(own, seed)
+        weighted = zip(weights, self._models, strict=True)
+        own.others = [(weight, model) for weight, model in weighted if weight > 0]
+        return len(own.others) > 0
+
+    def _weigh(self, own: Surrogate, seed: int) -> list[float]:
+        """Return the weights of the models; this study's own model has the rest of 1.
+
+        A weight is the share of bootstrap samples in which the model misorders the fewest pairs of
+        results. The own model predicts each result from the others, and counts as no worse than
+        chance. A model that is clearly worse than the own model has no weight, because many bad
+        models would add up.
+        """
+        count = len(own.scores)
+        before = own.scores[:, None] < own.scores
+        random = np.random.RandomState(seed)
+        samples = random.multinomial(count, np.full(count, 1 / count), _SAMPLES).astype(float)
+        pairs = _pair_counts(samples, before)
+        samples = samples[pairs > 0]
+        pairs = pairs[pairs > 0]
+
+        own_misordered = _misordered(samples, before, own.left_out_means())
+        own_errors = np.minimum(own_misordered, pairs / 2)
+        means = [model.mean(own.points) for model in self._models]
+        errors = np.array([_misordered(samples, before, mean) for mean in means])
+        is_worse = np.median(errors, axis=1) > np.percentile(own_errors, 95)
+        errors[is_worse] = np.inf
+
+        is_better = errors.min(0) < own_errors
+        wins = np.bincount(errors.argmin(0)[is_better], minlength=len(self._models))
+        return [float(count) / len(pairs) for count in wins]
+
+
+def _pair_counts(samples: Array, pairs: Array) -> Array:
+    """Return how many of the pairs of results each sample has; `pairs[i, j]` is whether i and j
+    are one."""
+    counts: Array = np.einsum("si,ij,sj->s", samples, pairs, samples)
+    return counts
+
+
+def _misordered(samples: Array, before: Array, mean: Array) -> Array:
+    """Return how many pairs of each sample a model with these means puts in the wrong order."""
+    return _pair_counts(samples, before & (mean[:, None] >= mean))

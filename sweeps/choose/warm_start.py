@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,19 +18,17 @@ from sweeps.base.errors import UserError
 from sweeps.base.files import CorruptFile, read_json, write_whole
 from sweeps.base.wording import counted
 from sweeps.hydra.settings import SweeperConf
+from sweeps.hydra.sweeper_settings import target_of
 from sweeps.record import place, study_file
 from sweeps.record.definition import Definition, shared
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.space.space import SearchSpace, canonical, is_grid, text_of
+from sweeps.space.space import Parameter, SearchSpace, canonical, is_grid, text_of
 from sweeps.trial.job import Point, State
 
 _FILE = "learned.json"
+_MOST_CHANGES = 5  # different values that the note about a study shows
 _LEARNED = {State.COMPLETED, State.PRUNED, State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY}
-_SAMPLERS = (
-    "sweeps.choose.sampler.build.DefaultSampler",
-    "optuna.samplers.TPESampler",
-    "optuna.samplers.GPSampler",
-)
+_SAMPLERS = ("default", "tpe", "gp")  # options that learn from earlier trials
 Read = Callable[[Path, Definition], StudySnapshot]
 
 
@@ -47,17 +45,15 @@ def start_points(settings: SweeperConf, space: SearchSpace) -> list[Point]:
         )
         raise UserError(f"{problem}.\nType hydra.sweeper.n_trials={len(start)} or more.")
     points: dict[str, Point] = {}
-    for point in (_parse_point(typed, space) for typed in start):
-        if canonical(point) in points:
-            raise UserError(
-                f"hydra.sweeper.start: {text_of(dict(point))} is listed twice.\nRemove one."
-            )
+    for typed in start:
+        point = _parse_point(typed, space)
+        identity = canonical(point)
+        words = f"hydra.sweeper.start: {text_of(dict(point))}"
+        if identity in points:
+            raise UserError(f"{words} is listed twice.\nRemove one.")
         if not space.allows(point):
-            raise UserError(
-                f"hydra.sweeper.start: {text_of(dict(point))} is not in the search"
-                " space.\nRemove it."
-            )
-        points[canonical(point)] = point
+            raise UserError(f"{words} is not in the search space.\nRemove it.")
+        points[identity] = point
     return [*points.values()]
 
 
@@ -70,33 +66,46 @@ def _parse_point(typed: Mapping[str, Any], space: SearchSpace) -> Point:
     setting = f"hydra.sweeper.start={text_of([dict(typed)])}"
     point = Point()
     values = {str(key).lstrip("+"): value for key, value in typed.items()}
-    keys = {parameter.key: parameter.key.lstrip("+") for parameter in space.parameters}
     for parameter in space.parameters:
-        name = keys[parameter.key]
-        condition = parameter.condition
-        is_undecided = condition and condition.key in keys.keys() - point.keys()
-        if name in values and not is_undecided and space.exists(parameter, point):
-            if not (matches := parameter.find(values[name])):
-                problem = f"{name}={text_of(values[name])} is not in the search space"
-                raise UserError(
-                    f"{setting}: {problem}.\nChoose from {parameter.key}={parameter.typed}"
-                )
-            point[parameter.key] = matches[0]
-    for name in values.keys() - {keys[key] for key in point}:
-        conditions = " or ".join(str(p.condition) for p in space.parameters if keys[p.key] == name)
-        if conditions:
-            raise UserError(
-                f"{setting}: {name} exists only under {conditions}.\nAdd this condition, or remove"
-                f" {name}."
-            )
-        swept = ", ".join(dict.fromkeys(keys.values()))
-        raise UserError(f"{setting}: {name} is not in the search space.\nChoose from: {swept}")
+        name = parameter.key.lstrip("+")
+        if name not in values or not _is_decided(parameter, point, space):
+            continue
+        matches = parameter.find(values[name])
+        if not matches:
+            problem = f"{name}={text_of(values[name])} is not in the search space"
+            raise UserError(f"{setting}: {problem}.\nChoose from {parameter.key}={parameter.typed}")
+        point[parameter.key] = matches[0]
+
+    used = {key.lstrip("+") for key in point}
+    unused = [name for name in values if name not in used]
+    if unused:
+        raise UserError(f"{setting}: {_explain_unused(unused[0], space)}")
     if not point:
         raise UserError(
             f"{setting}: the point has no values.\nType, for example: 'hydra.sweeper.start=[{{lr:"
             " 0.001}]'"
         )
     return point
+
+
+def _is_decided(parameter: Parameter, point: Point, space: SearchSpace) -> bool:
+    """Return whether a parameter exists beside the values of a point; not while the key of its
+    condition has no value."""
+    condition = parameter.condition
+    swept = {other.key for other in space.parameters}
+    is_undecided = condition and condition.key in swept and condition.key not in point
+    return not is_undecided and space.exists(parameter, point)
+
+
+def _explain_unused(name: str, space: SearchSpace) -> str:
+    """Return why a value has no parameter, and what to type."""
+    keys = [parameter.key.lstrip("+") for parameter in space.parameters]
+    if name not in keys:
+        swept = ", ".join(dict.fromkeys(keys))
+        return f"{name} is not in the search space.\nChoose from: {swept}"
+    same = [parameter for parameter in space.parameters if parameter.key.lstrip("+") == name]
+    conditions = " or ".join(str(parameter.condition) for parameter in same)
+    return f"{name} exists only under {conditions}.\nAdd this condition, or remove {name}."
 
 
 @dataclass(frozen=True)
@@ -143,7 +152,8 @@ def load_earlier(
         return EarlierTrials(folder, [], [])
     if is_grid(settings):
         raise _needs_a_search("hydra.sweeper.learn_from")
-    if (settings.sampler or {}).get("_target_") not in _SAMPLERS:
+    target = (settings.sampler or {}).get("_target_")
+    if target not in [target_of("sampler", name) for name in _SAMPLERS]:
         raise UserError(
             "hydra.sweeper.learn_from: this sampler cannot learn from earlier studies.\n"
             "Use hydra/sweeper/sampler=default, tpe or gp."
@@ -187,59 +197,79 @@ def _read_study(
 ) -> tuple[list[EarlierTrial], str]:
     """Return the trials of an earlier study that are points of `space`, and a note for the user."""
     setting = f"hydra.sweeper.learn_from={folder.name}"
-    try:
-        earlier = study_file.read(folder)
-    except CorruptFile as error:
-        raise UserError(
-            f"{setting}: {error}.\nTo repair it, type the command that started that study"
-        ) from error
-    theirs = (earlier.objective, earlier.directions)
-    ours = ([*settings.objectives], [*settings.directions])
-    if theirs != ours:
-        texts = [
-            f"{' and '.join(names)} ({' and '.join(directions)})"
-            for names, directions in (theirs, ours)
-        ]
-        problem = f"its objective is {texts[0]}, but this study's is {texts[1]}"
-        raise UserError(f"{setting}: {problem}.\nChoose another study.")
-    study = read(folder, earlier)
-    trials = [trial for trial in study.rows if _is_learned(trial)]
-    noun = "trial"
-    if all(
-        parameter.key.lstrip("+") != study.seed_key.lstrip("+") for parameter in space.parameters
-    ):
-        configurations = by_configuration(trials, study.seed_key)
-        merged = [
-            _merge_repeats(group.rows, group.params) for group in configurations if group.rows
-        ]
-        if len(merged) < len(trials):
-            noun = "configuration"
-        trials = merged
-    before = earlier.config | _choices(folder / "multirun.yaml")
+    definition = _read_definition(setting, folder, settings)
+    trials, noun = _merge(read(folder, definition), space)
+    before = definition.config | _choices(folder / "multirun.yaml")
     now = shared(config) | _choices(config)
-    points = [
-        point for trial in trials if (point := _to_space(trial, before, now, space)) is not None
-    ]
+
+    points = []
+    for trial in trials:
+        point = _to_space(trial, before, now, space)
+        if point is not None:
+            points.append(point)
     if not points:
         raise UserError(
             f"{setting}: none of its {len(trials)} {noun}s is in this search space.\nChoose another"
             " study."
         )
+
     note = f"warm start: {counted(len(points), noun)} of study {folder.name}"
-    if outside := len(trials) - len(points):
-        note += f" ({outside} more outside of this search space)"
+    if len(points) < len(trials):
+        note += f" ({len(trials) - len(points)} more outside of this search space)"
     swept = {parameter.key for parameter in space.parameters}
-    swept |= {name.partition(" under ")[0] for name in earlier.parameters}
+    swept |= {name.partition(" under ")[0] for name in definition.parameters}
+    return points, note + _describe_changes(before, now, swept)
+
+
+def _read_definition(setting: str, folder: Path, settings: SweeperConf) -> Definition:
+    """Return the definition of an earlier study. Raises UserError if it has another objective."""
+    try:
+        definition = study_file.read(folder)
+    except CorruptFile as error:
+        raise UserError(
+            f"{setting}: {error}.\nTo repair it, type the command that started that study"
+        ) from error
+    theirs = _objective_text(definition.objective, definition.directions)
+    ours = _objective_text(settings.objectives, settings.directions)
+    if theirs != ours:
+        problem = f"its objective is {theirs}, but this study's is {ours}"
+        raise UserError(f"{setting}: {problem}.\nChoose another study.")
+    return definition
+
+
+def _objective_text(names: Sequence[str], directions: Sequence[str]) -> str:
+    return f"{' and '.join(names)} ({' and '.join(directions)})"
+
+
+def _merge(study: StudySnapshot, space: SearchSpace) -> tuple[list[TrialRecord], str]:
+    """Return the trials to learn from, the repeats of a configuration as one, and a noun for them.
+
+    If the space has the seed, repeats are points of their own.
+    """
+    trials = [trial for trial in study.rows if _is_learned(trial)]
+    seed = study.seed_key.lstrip("+")
+    if any(parameter.key.lstrip("+") == seed for parameter in space.parameters):
+        return trials, "trial"
+    groups = by_configuration(trials, study.seed_key)
+    merged = [_merge_repeats(group.rows, group.params) for group in groups if group.rows]
+    return merged, "configuration" if len(merged) < len(trials) else "trial"
+
+
+def _describe_changes(before: Mapping[str, str], now: Mapping[str, str], swept: set[str]) -> str:
+    """Return the values outside of the search space that differ from the earlier study's; "" if
+    none does."""
     groups = tuple(f"{key}." for key in swept)
-    fixed = [key for key in before | now if key and key not in swept and not key.startswith(groups)]
-    changed = [key for key in fixed if _parse_value(before.get(key)) != _parse_value(now.get(key))]
-    if changed:
-        texts = [
-            f"{key}={before.get(key, '(nothing)')}, not {now.get(key, '(nothing)')}"
-            for key in changed[:5]
-        ]
-        note += f"; its configuration differs: {'; '.join(texts)}{' ...' * (len(changed) > 5)}"
-    return points, note
+    texts = []
+    for key in {**before, **now}:
+        is_fixed = key and key not in swept and not key.startswith(groups)
+        if is_fixed and _parse_value(before.get(key)) != _parse_value(now.get(key)):
+            old = before.get(key, "(nothing)")
+            new = now.get(key, "(nothing)")
+            texts.append(f"{key}={old}, not {new}")
+    if not texts:
+        return ""
+    more = " ..." if len(texts) > _MOST_CHANGES else ""
+    return f"; its configuration differs: {'; '.join(texts[:_MOST_CHANGES])}{more}"
 
 
 def _is_learned(trial: TrialRecord) -> bool:
@@ -265,18 +295,22 @@ def _to_space(
     point = Point()
     left = {key.lstrip("+"): value for key, value in trial.params.items()}
     for parameter in space.parameters:
-        if space.exists(parameter, point):
-            name = parameter.key.lstrip("+")
-            value = left.pop(name) if name in left else _parse_value(before.get(name))
-            if not (matches := parameter.find(value)):
-                return None
-            point[parameter.key] = matches[0]
-    if any(
-        _parse_value(now.get(name)) != value and now.get(name) != value
-        for name, value in left.items()
-    ):
+        if not space.exists(parameter, point):
+            continue
+        name = parameter.key.lstrip("+")
+        value = left.pop(name) if name in left else _parse_value(before.get(name))
+        matches = parameter.find(value)
+        if not matches:
+            return None
+        point[parameter.key] = matches[0]
+
+    for name, value in left.items():
+        fixed = now.get(name)
+        if value not in (fixed, _parse_value(fixed)):
+            return None
+    if not space.contains(point):
         return None
-    return EarlierTrial(point, trial.state, trial.objective) if space.contains(point) else None
+    return EarlierTrial(point, trial.state, trial.objective)
 
 
 def _parse_value(text: str | None) -> Any:

@@ -20,6 +20,7 @@ from sweeps.base.errors import UserError
 from sweeps.hydra.foreign_names import OfJoblib, OfSubmitit, OfSweepers, foreign_names
 from sweeps.hydra.parts import typed_words
 from sweeps.hydra.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf
+from sweeps.hydra.sweeper_settings import target_of
 
 LAUNCHERS = {
     "submitit_slurm": ("slurm", "hydra_submitit_launcher"),
@@ -42,8 +43,6 @@ _LAUNCHERS = (
 )
 """The classes in whose place ours run, if our groups are chosen."""
 _FOLLOWS_SECTION = re.compile(r"\$\{oc\.select:(\w+)\.[\w.]+,(.*)\}")
-_GRID = "optuna.samplers.GridSampler"
-_DEFAULT = "sweeps.choose.sampler.build.DefaultSampler"
 
 
 def adopt(hydra: DictConfig) -> list[str]:
@@ -174,15 +173,16 @@ def _adopt_sampler(hydra: DictConfig) -> list[str]:
     chosen = choices.get("hydra/sweeper/sampler") or choices.get("hydra/sweeper")
     settings: Any = OmegaConf.to_container(hydra.sweeper)
     sampler = settings["sampler"]
+    grid = target_of("sampler", "grid")
     if sampler is None and chosen != "grid":
-        _set(hydra.sweeper, "sampler", {"_target_": _DEFAULT})
+        _set(hydra.sweeper, "sampler", {"_target_": target_of("sampler", "default")})
     if (
         chosen != "grid"
         or not isinstance(sampler, dict)
-        or sampler.get("_target_") in (None, "", _GRID)
+        or sampler.get("_target_") in (None, "", grid)
     ):
         return []
-    _set(hydra.sweeper, "sampler", {"_target_": _GRID})
+    _set(hydra.sweeper, "sampler", {"_target_": grid})
     limit = settings["n_trials"]
     points = (
         "every point" if limit is None else f"each point once, up to hydra.sweeper.n_trials={limit}"

@@ -1,9 +1,13 @@
 """The settings of the sweeper: the reference of the Hydra groups hydra/sweeper=grid and
 hydra/sweeper=optuna."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from sweeps.base.wording import counted
 from sweeps.hydra.foreign_names import OfSweepers
@@ -17,6 +21,19 @@ _GROUPS = Path(__file__).parents[1] / "conf" / "hydra" / "sweeper"
 def at_least(least: float, default: float | None) -> Any:
     """Return the field of a number that may not be below `least`."""
     return field(default=default, metadata={"least": least})
+
+
+@cache
+def target_of(part: str, name: str) -> str:
+    """Return the class that a group file of the sweeper names: of a `part`, such as sampler, the
+    option `name`, such as grid."""
+    target: str = yaml.safe_load((_GROUPS / part / f"{name}.yaml").read_text())["_target_"]
+    return target
+
+
+def is_grid_sampler(sampler: Mapping[str, Any] | None) -> bool:
+    """Return whether the settings of a sampler are those of a grid, in which no sampler chooses."""
+    return sampler is None or sampler.get("_target_") == target_of("sampler", "grid")
 
 
 @dataclass

@@ -17,6 +17,7 @@ from sweeps.hydra import plain
 from sweeps.hydra.followed import by_default, followed, source, written
 from sweeps.hydra.settings import SweeperConf
 from sweeps.hydra.shell_words import flags_first
+from sweeps.hydra.sweeper_settings import is_grid_sampler
 from sweeps.space.space import Choice, Parameter, SearchSpace, is_grid, text_of
 from sweeps.trial.job import Point
 
@@ -58,6 +59,11 @@ class Definition:
     extended: list[dict[str, Any]] = field(default_factory=list)
     # keys of `config` with which the study may resume changed
     may_change: list[str] = field(default_factory=list)
+
+    @property
+    def is_grid(self) -> bool:
+        """Return whether every point of the space is a trial, so that no sampler chooses."""
+        return is_grid_sampler(json.loads(self.search.get("sampler", "null")))
 
     @property
     def listed(self) -> list[Point]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from sweeps.analysis.costs import wall_clock_s
 from sweeps.base.wording import counted, duration, printable, text
+from sweeps.hydra.sweeper_settings import target_of
 from sweeps.record.definition import Definition
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.record.study import parameters as parameters_of
@@ -21,8 +22,6 @@ from sweeps.space.space import Choice
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.machine import facts
 
-_DEFAULT_SAMPLER = "sweeps.choose.sampler.build.DefaultSampler"
-_TPE = "optuna.samplers.TPESampler"
 _OWN_PROCESS = "sweepyard's Gaussian process"
 _MOST = 8  # facts that are listed; more are counted
 _MOST_VALUES = 30  # values of the configuration
@@ -75,7 +74,7 @@ def _describe_search(study: StudySnapshot, definition: Definition) -> str:
     else:
         sentence = f"Study {study.name} is a grid of {_describe_grid(study, definition)}{goals}"
     pruner = _name_of(definition.search.get("pruner"))
-    if pruner and pruner != "optuna.pruners.NopPruner":
+    if pruner and pruner != target_of("pruner", "none"):
         sentence += f"; {pruner} could end trials early"
     return f"{sentence}."
 
@@ -136,8 +135,10 @@ def _describe_sampler(study: StudySnapshot, definition: Definition) -> str:
     has_own_process = (
         len(study.objective) == 1 and definition.search.get("custom_search_space", "None") == "None"
     )
-    if sampler.startswith(_DEFAULT_SAMPLER):
-        return sampler.replace(_DEFAULT_SAMPLER, _OWN_PROCESS if has_own_process else _TPE)
+    default = target_of("sampler", "default")
+    if sampler.startswith(default):
+        model = _OWN_PROCESS if has_own_process else target_of("sampler", "tpe")
+        return sampler.replace(default, model)
     return sampler
 
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from sweeps.base.errors import UserError
 from sweeps.hydra.settings import SweeperConf
+from sweeps.hydra.sweeper_settings import is_grid_sampler
 from sweeps.space.exclusion import Exclusion
 from sweeps.space.listed import Listed
 from sweeps.space.parameters import (
@@ -311,7 +312,4 @@ def _distinct(chosen: Mapping[Interval, Sequence[Value]], parameter: Parameter) 
 
 def is_grid(settings: SweeperConf) -> bool:
     """Return whether every point of the space is a trial, so that no sampler chooses."""
-    return (
-        settings.sampler is None
-        or settings.sampler.get("_target_") == "optuna.samplers.GridSampler"
-    )
+    return is_grid_sampler(settings.sampler)

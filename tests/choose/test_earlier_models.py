@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from sweeps.choose.earlier_models import EarlierModels
-from sweeps.choose.surrogate import Surrogate
+from sweeps.choose.surrogate import EarlierModels, Surrogate
 
 BEFORE, NOW = np.random.RandomState(0).rand(40, 2), np.random.RandomState(1).rand(8, 2)
 BEST = [[0.3, 0.7]]

@@ -1,5 +1,6 @@
 """The chooser that CONTRIBUTING.md shows runs a study, and is as short as that page says."""
 
+import inspect
 import re
 from typing import Any
 
@@ -14,18 +15,21 @@ PAGE = (ROOT / "CONTRIBUTING.md").read_text().partition("## How a study works")[
 STARTS: list[Point] = [{"x": 1, "o": "a"}, {"x": 2, "o": "b"}]
 
 
-def crossover() -> Chooser:
-    """Return the class in the Python block of the page."""
-    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+DOCSTRING = (inspect.getdoc(Chooser) or "").partition("::\n")[2]
+
+
+def chooser_of(block: str, name: str) -> Chooser:
+    """Return the chooser whose class is in a block of Python."""
     names: dict[str, Any] = {}
-    exec(block, names)  # noqa: S102 - our own page
-    chooser: Chooser = names["Crossover"]()
+    exec(inspect.cleandoc(block), names)  # noqa: S102 - our own page
+    chooser: Chooser = names[name]()
     return chooser
 
 
 def drive(study: Study, launcher: FakeLauncher) -> list[TrialRecord]:
     """Return the trials after one driver, which asks the example last."""
-    study.more = [crossover()]
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    study.more = [chooser_of(block, "Crossover")]
     return [*study.drive(launcher).summary.rows]
 
 
@@ -40,6 +44,13 @@ def test_the_example_crosses_the_two_best_trials(make_study: MakeStudy, clock: C
     begun = [*launcher.submitted]
     assert drive(study, launcher) == trials  # by the record alone, another driver has nothing to do
     assert launcher.submitted == begun
+
+
+def test_the_example_of_the_protocol_tries_each_rate(make_study: MakeStudy, clock: Clock) -> None:
+    study = make_study("lr=0.5,0.01")
+    study.more = [chooser_of(DOCSTRING, "EachRate")]
+    trials = study.drive(FakeLauncher(trains(), clock)).summary.rows
+    assert [trial.params["lr"] for trial in trials] == [0.5, 0.01, 0.1, 0.001]
 
 
 def test_the_page_is_short() -> None:

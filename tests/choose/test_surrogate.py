@@ -63,11 +63,11 @@ def test_running_points_change_no_mean_and_reduce_deviations() -> None:
     kernel = _Kernel(np.array([0.2, 0.5]), np.arange(2), 0.3)
     posterior, places = _Posterior(kernel, 0.1, rng.rand(20, 2), rng.randn(20)), rng.rand(5, 2)
     (mean, deviation), (new_mean, new_deviation) = (
-        each.predict(places) for each in (posterior, posterior.given(places[:2]))
+        each.predict(places) for each in (posterior, posterior.after(places[:2]))
     )
     assert new_mean == pytest.approx(mean, abs=1e-6)
     assert (new_deviation[:2] < 0.6 * deviation[:2]).all() and (new_deviation <= deviation + 1e-9).all()
-    assert posterior.given(places[:0]).predict(places)[1] == pytest.approx(deviation)
+    assert posterior.after(places[:0]).predict(places)[1] == pytest.approx(deviation)
 
 
 def test_newest_of_many_running_points_are_used() -> None:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import optuna
@@ -13,25 +13,28 @@ from optuna.pruners import _filter_study
 from optuna.samplers import BaseSampler, CmaEsSampler, TPESampler
 
 from sweeps.choose import Next, Proposal
-from sweeps.choose.curves import Ends, Reports
-from sweeps.choose.earlier_models import EarlierModels
+from sweeps.choose.curves import Curve, Ends, Reports
 from sweeps.choose.out_of_memory import OutOfMemory
 from sweeps.choose.proposals import Proposals
 from sweeps.choose.repeats import Seeds
 from sweeps.choose.sampler.build import Samplers
 from sweeps.choose.sampler.encoding import in_distribution
-from sweeps.choose.sampler.faults import explain_faults, storable
+from sweeps.choose.sampler.faults import explain_faults
 from sweeps.choose.sampler.fed_study import CONSTRAINED, FedStudy
 from sweeps.choose.sampler.outcomes import ConfigurationOutcomes, is_blamed, is_placeholder
 from sweeps.choose.sampler.own_space import MAX_PRUNED, OwnSpace
-from sweeps.choose.surrogate import MIN_RESULTS, Surrogate
+from sweeps.choose.sampler.stored import storable
 from sweeps.choose.warm_start import EarlierTrial
 from sweeps.record.study import By, StudySnapshot, TrialRecord
 from sweeps.space.space import SearchSpace, canonical
 from sweeps.trial.job import Outcome, Point, State
 
+if TYPE_CHECKING:
+    from sweeps.choose.surrogate import EarlierModels
+
 # newest completed trials whose curves count, because the cost grows with their number
 _MAX_CURVES = 200
+_MIN_RESULTS = 3  # of this study, before its scales can be fitted
 _MAX_DRAWS = 5  # draws for one trial, before the nearest untried point is used
 
 
@@ -119,9 +122,8 @@ class Sampler:
         """Return the next start point that has not begun; an empty point if there is none."""
         while self._next < len(self._search.start):
             point = self._search.start[self._next]
-            if canonical(point) not in self._started and (
-                self._proposals.is_open(point) or self._search.custom
-            ):
+            is_untried = self._search.custom or self._proposals.is_open(point)
+            if is_untried and canonical(point) not in self._started:
                 return point
             self._next += 1
         return {}
@@ -147,10 +149,10 @@ class Sampler:
         self._scales = trial.memory.get("scales", self._scales)
         if trial.by in (By.SAMPLER, By.GRID):
             self._count += 1
-            swept = {
-                p.key: trial.params[p.key] for p in self._space.parameters if p.key in trial.params
-            }
-            self._started |= {trial.memory.get("start", ""), canonical(swept)}
+            keys = {parameter.key for parameter in self._space.parameters}
+            swept = {key: value for key, value in trial.params.items() if key in keys}
+            self._started.add(trial.memory.get("start", ""))
+            self._started.add(canonical(swept))
         if self._search.custom:
             self._own_tried.add(canonical(trial.params))
         if not is_placeholder(trial):
@@ -159,15 +161,13 @@ class Sampler:
 
     def _observe(self, trial: TrialRecord, end: Outcome) -> None:
         point = trial.configuration
-        if end.missing_objective or not (
-            end.state in {State.COMPLETED, State.PRUNED} or is_blamed(end)
-        ):
+        has_run = end.state in {State.COMPLETED, State.PRUNED}
+        if end.missing_objective or not (has_run or is_blamed(end)):
             return
-        self._proposals.observe(point, ran=not is_blamed(end))
-        if (end.state is State.COMPLETED and end.objective) or end.state is State.PRUNED:
-            self._results.append(
-                (self._loss(end.state, end.objective), point, self._proposals.encode(point))
-            )
+        self._proposals.observe(point, ran=has_run)
+        if has_run and (end.objective or end.state is State.PRUNED):
+            loss = self._loss(end.state, end.objective)
+            self._results.append((loss, point, self._proposals.encode(point)))
             self._numbers.append(trial.number)
 
     def _loss(self, state: str, objective: Sequence[float]) -> float:
@@ -176,8 +176,10 @@ class Sampler:
         return self._sign * objective[0]
 
     @cached_property
-    def _earlier(self) -> EarlierModels:
+    def _earlier(self) -> "EarlierModels":
         """Fit the models of the earlier studies, once because their trials never change."""
+        from sweeps.choose.surrogate import EarlierModels
+
         studies: dict[int, tuple[list[list[float]], list[float]]] = {}
         for trial in self._search.earlier:
             if not trial.has_failed:
@@ -191,7 +193,7 @@ class Sampler:
     ) -> Proposal:
         """Return an untried point that is not likely to fail, or else the nearest untried point."""
         trial_id = self._fed.begin(number, {})
-        point, scales = self._ask_surrogate(study, number) if not start else (Point(), [])
+        point, scales = self._ask_surrogate(study, number, start)
         untried = None
         for draw in range(_MAX_DRAWS):
             if draw > 0 or not point:
@@ -201,15 +203,25 @@ class Sampler:
                 break
             if self._proposals.is_open(point):
                 untried = point
-                fails = self._avoids_failures and self._proposals.seems_to_fail(point)
-                if not fails and not self._search.memory.explain_infeasible(study, point):
+                if not self._is_likely_to_fail(study, point):
                     break
         else:
-            point = untried or self._proposals.nearest(point, [*start])
-            point = point if self._proposals.is_open(point) else self._proposals.nearest(point)
+            point = untried or self._nearest(point, start)
         params = {**point, **self._search.seeds.first}
         self._fed.settle(number, trial_id, self._encoding.encode(point), params)
         return self._proposal(study, number, point, params, start, scales=scales)
+
+    def _is_likely_to_fail(self, study: StudySnapshot, point: Point) -> bool:
+        if self._avoids_failures and self._proposals.seems_to_fail(point):
+            return True
+        return bool(self._search.memory.explain_infeasible(study, point))
+
+    def _nearest(self, point: Point, start: Point) -> Point:
+        """Return the nearest untried point, with the values of the start point if there is one."""
+        nearest = self._proposals.nearest(point, [*start])
+        if self._proposals.is_open(nearest):
+            return nearest
+        return self._proposals.nearest(nearest)
 
     def _proposal(
         self,
@@ -222,54 +234,53 @@ class Sampler:
     ) -> Proposal:
         kind = self._samplers.kind
         attributes = self._fed.frozen(self._fed.id_of(number)).system_attrs
-        shared = storable(kind, self._fed.shared)
         memory["system"] = storable(kind, attributes)
         memory["start"] = canonical(start) if start else ""
+        shared = storable(kind, self._fed.shared)
+        new = {name: value for name, value in shared.items() if study.shared.get(name) != value}
         return Proposal(
             params,
             By.SAMPLER,
             seed=self._search.seeds.first,
             infeasible=self._search.memory.explain_infeasible(study, point),
             memory={name: value for name, value in memory.items() if value},
-            shared={
-                name: value for name, value in shared.items() if study.shared.get(name) != value
-            },
+            shared=new,
         )
 
-    def _ask_surrogate(self, study: StudySnapshot, number: int) -> tuple[Point, list[float]]:
+    def _ask_surrogate(
+        self, study: StudySnapshot, number: int, start: Point
+    ) -> tuple[Point, list[float]]:
         """Return the surrogate's best point, and the scales of its fit; empty if the sampler
         chooses this trial."""
-        if not self._has_surrogate:
+        if start or not self._has_surrogate:
             return {}, []
         ends, losses = self._estimated(study)
         count = self._count_before(number)
-        too_few = len(losses) < MIN_RESULTS or len(set(losses)) < 2
-        seed = self._samplers.seed(number)
+        too_few = len(losses) < _MIN_RESULTS or len(set(losses)) < 2
         is_start = too_few or count < self._samplers.startup
         if is_start and not self._search.earlier:
             return {}, []
+
+        # because SciPy's import takes half a second, and first trials need no surrogate
+        from sweeps.choose.surrogate import Surrogate
+
         surrogate = Surrogate(self._proposals.parameter_indices(), self._scales)
-        running = [self._running[trial] for trial in sorted(self._running)]
-        estimates = [
-            ends.estimate(self._reports.curve(study.rows[trial])) for trial in sorted(self._running)
-        ]
         encoded = [encoded for _, _, encoded in self._results]
+        failed = self._proposals.failed
+        trials = sorted(self._running)
+        running = [self._running[trial] for trial in trials]
+        curves = [self._reports.curve(study.rows[trial]) for trial in trials]
+        estimates = [ends.estimate(curve) for curve in curves]
         best = [self._results[i][1] for i in np.argsort(losses, kind="stable")]
+        seed = self._samplers.seed(number)
         draws = iter(np.random.RandomState(seed).random_sample, None)
-        words = (
-            f"study_name={study.name}-tpe 'hydra.sweeper.learn_from=[{study.name}]'"
-            " hydra/sweeper/sampler=tpe"
-        )
-        advice = f"To search on in a new study, add hydra.sweeper.{words}"
-        with explain_faults(self._samplers.kind, advice):
-            surrogate.fit(
-                encoded, losses, self._proposals.failed, running, self._ran_before, estimates
-            )
-            if not self._earlier.teach(surrogate, count, seed) and is_start:
+        with explain_faults(self._samplers.kind, _advise_tpe(study.name)):
+            surrogate.fit(encoded, losses, failed, running, self._ran_before, estimates)
+            has_weight = self._earlier.teach(surrogate, count, seed)
+            if is_start and not has_weight:
                 return {}, []
-            return self._proposals.most_promising(best, surrogate.gain, draws), (
-                [] if too_few else surrogate.scales
-            )
+            point = self._proposals.most_promising(best, surrogate.gain, draws)
+        return point, [] if too_few else surrogate.scales
 
     def _estimated(self, study: StudySnapshot) -> tuple[Ends, list[float]]:
         """Return what the newest curves show about ends, and the losses of the results with
@@ -277,10 +288,10 @@ class Sampler:
         losses = [loss for loss, _, _ in self._results]
         completed = [i for i, loss in enumerate(losses) if loss < math.inf]
         oldest = min(completed[-_MAX_CURVES:], default=0)
-        curves = [
-            self._reports.curve(study.rows[trial]) if i >= oldest or loss == math.inf else {}
-            for i, (trial, loss) in enumerate(zip(self._numbers, losses, strict=True))
-        ]
+        curves: list[Curve] = []
+        for i, (trial, loss) in enumerate(zip(self._numbers, losses, strict=True)):
+            is_read = i >= oldest or loss == math.inf
+            curves.append(self._reports.curve(study.rows[trial]) if is_read else {})
         ends = Ends(curves, losses)
         return ends, ends.fill(curves, losses)
 
@@ -294,28 +305,26 @@ class Sampler:
         sampler.before_trial(study, frozen)
         relative: dict[str, Any] = {}
         if len(frozen.params) < len(encoding.named):
-            relative = sampler.sample_relative(
-                study, frozen, sampler.infer_relative_search_space(study, frozen)
-            )
+            searched = sampler.infer_relative_search_space(study, frozen)
+            relative = sampler.sample_relative(study, frozen, searched)
+
         point: Point = {}
         for parameter, name in encoding.named:
             if not self._space.exists(parameter, point):
                 continue
             distribution = encoding.distributions[name]
-            if name not in frozen.params:
-                if distribution.single():
-                    frozen.params[name] = encoding.encode(
-                        {**point, parameter.key: parameter.values[0]}
-                    )[name]
-                elif name in relative:
-                    frozen.params[name] = relative[name]
-                else:
-                    frozen.params[name] = sampler.sample_independent(
-                        study, frozen, name, distribution
-                    )
-            frozen.params[name] = in_distribution(name, frozen.params[name], distribution)
-            value = encoding.decode(name, frozen.params[name])
-            point |= self._space.fit(parameter, value, {**start, **point})
+            if name in frozen.params:
+                value = frozen.params[name]
+            elif distribution.single():
+                only = {**point, parameter.key: parameter.values[0]}
+                value = encoding.encode(only)[name]
+            elif name in relative:
+                value = relative[name]
+            else:
+                value = sampler.sample_independent(study, frozen, name, distribution)
+            frozen.params[name] = in_distribution(name, value, distribution)
+            decoded = encoding.decode(name, frozen.params[name])
+            point |= self._space.fit(parameter, decoded, {**start, **point})
         return point
 
     def _propose_custom(
@@ -349,3 +358,11 @@ class Sampler:
         if self._search.is_grid and study.rows:
             return []
         raise own.without_points()
+
+
+def _advise_tpe(name: str) -> str:
+    """Return what to type to search on with TPE in a new study."""
+    settings = (
+        f"study_name={name}-tpe 'hydra.sweeper.learn_from=[{name}]' hydra/sweeper/sampler=tpe"
+    )
+    return f"To search on in a new study, add hydra.sweeper.{settings}"

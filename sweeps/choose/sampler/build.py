@@ -96,25 +96,31 @@ def _explain(kind: str, conf: Mapping[str, Any], error: BaseException) -> str:
     parameters = _parameters(_resolve(kind, conf["_target_"]))
     settings = {name: value for name, value in conf.items() if not name.startswith("_")}
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    if not takes_any and (unknown := [name for name in settings if name not in parameters]):
-        near = difflib.get_close_matches(unknown[0], parameters, 1)
-        meant = (
-            f"; did you mean {near[0]}?" if near else f"; it has {', '.join(parameters) or 'none'}."
-        )
-        removed = " ".join(f"~{section}.{name}" for name in unknown)
-        return (
-            f"{section}.{unknown[0]}: {conf['_target_']} has no such setting{meant}\nRemove it, or"
-            f" add {removed}"
-        )
-    text = (str(error).strip().splitlines() or [""])[0]
-    cause = f"{type(error).__name__}: {text}".rstrip(": .")
+    unknown = [name for name in settings if name not in parameters]
+    if unknown and not takes_any:
+        return _explain_unknown(section, conf["_target_"], unknown, [*parameters])
+
+    lines = str(error).strip().splitlines() or [""]
+    cause = f"{type(error).__name__}: {lines[0]}".rstrip(": .")
     problem = f"{section}._target_={conf['_target_']}: it cannot be built: {cause}"
     settings.pop("seed", None)  # because it is checked before
-    if isinstance(error, TypeError) and "missing" in text:
+    if isinstance(error, TypeError) and "missing" in lines[0]:
         return f"{problem}.\nAdd a setting with +{section}.NAME=VALUE"
-    if typed := _working_setting(conf, settings, parameters, text):
+    typed = _working_setting(conf, settings, parameters, lines[0])
+    if typed:
         return f"{problem}.\nType: {shlex.quote(f'++{section}.{typed}')}"
     return f"{problem}.\nCorrect its code, or type in its place hydra/sweeper/{kind}={_USUAL[kind]}"
+
+
+def _explain_unknown(section: str, target: str, unknown: Sequence[str], names: list[str]) -> str:
+    """Return that a class has none of the `unknown` settings, but those of `names`."""
+    meant = f"; it has {', '.join(names) or 'none'}."
+    near = difflib.get_close_matches(unknown[0], names, 1)
+    if near:
+        meant = f"; did you mean {near[0]}?"
+    removed = " ".join(f"~{section}.{name}" for name in unknown)
+    problem = f"{section}.{unknown[0]}: {target} has no such setting{meant}"
+    return f"{problem}\nRemove it, or add {removed}"
 
 
 def _working_setting(
@@ -198,6 +204,17 @@ def pruner_of(conf: Mapping[str, Any]) -> BasePruner:
     return cast(BasePruner, _build("pruner", conf))
 
 
+def _refuse_directions(kind: type[BaseSampler], count: int) -> None:
+    """Raise UserError if a sampler has one objective, and the study has several."""
+    if issubclass(kind, CmaEsSampler) and count > 1:
+        problem = (
+            f"hydra/sweeper/sampler=cmaes: CMA-ES has one objective, and this study has {count}"
+        )
+        raise UserError(
+            f"{problem}.\nType hydra/sweeper/sampler=default or hydra/sweeper/sampler=nsgaii"
+        )
+
+
 class Samplers:
     """A new sampler for each trial, seeded by the study's seed and the trial's number.
 
@@ -210,33 +227,27 @@ class Samplers:
         typed = {"_target_": "optuna.samplers.TPESampler", **(conf or {})}
         # Null is left out, because not every sampler has a seed, and TPE's numbers may not be null.
         self._conf = {
-            name: value
-            for name, value in typed.items()
-            if value is not None or name not in _NUMBERS
+            setting: value
+            for setting, value in typed.items()
+            if value is not None or setting not in _NUMBERS
         }
         target = _resolve("sampler", self._conf["_target_"])
         self.kind = _kind_of(target, self._conf)
-        # not a function's
-        self._is_tpe = is_tpe = target is self.kind and issubclass(self.kind, TPESampler)
+        is_class = target is self.kind  # and no function
         is_single = len(directions) < 2
-        defaults = self._tpe_defaults(is_single, space) if is_tpe else {}
-        self._conf |= {name: value for name, value in defaults.items() if name not in self._conf}
         self.models = self.kind is DefaultSampler and is_single
-        if issubclass(self.kind, CmaEsSampler) and not is_single:
-            problem = (
-                "hydra/sweeper/sampler=cmaes: CMA-ES has one objective, and this study has"
-                f" {len(directions)}"
-            )
-            raise UserError(
-                f"{problem}.\nType hydra/sweeper/sampler=default or hydra/sweeper/sampler=nsgaii"
-            )
-        self._conf |= _read_numbers(
-            "hydra.sweeper.sampler", self._conf, self.kind if target is self.kind else BaseSampler
-        )
-        self.startup: int = self._conf.get("n_startup_trials", 10) if is_tpe else 0
-        has_seed = "seed" in _parameters(target)
+        _refuse_directions(self.kind, len(directions))
+        self._is_tpe = is_class and issubclass(self.kind, TPESampler)
+        if self._is_tpe:
+            self._conf = {**self._tpe_defaults(is_single, space), **self._conf}
+        checked = self.kind if is_class else BaseSampler
+        self._conf |= _read_numbers("hydra.sweeper.sampler", self._conf, checked)
+        self.startup: int = self._conf.get("n_startup_trials", 10) if self._is_tpe else 0
+
         self._seed: int = self._conf.get("seed", zlib.crc32(name.encode()))
-        first = _build("sampler", self._conf | ({"seed": self._seed} if has_seed else {}))
+        has_seed = "seed" in _parameters(target)
+        seed = {"seed": self._seed} if has_seed else {}
+        first = _build("sampler", {**self._conf, **seed})
         self._only = None if has_seed else first
 
     def _tpe_defaults(self, is_single: bool, space: SearchSpace) -> dict[str, Any]:
@@ -247,10 +258,13 @@ class Samplers:
         Our sampler does not use it, because slow trials run longest, and slow points would be
         avoided (`benchmarks/search_learns.py`).
         """
+        defaults = {}
         has_conditions = any(parameter.condition for parameter in space.parameters)
-        is_grouped = is_single and has_conditions and self._conf.get("multivariate", True)
-        defaults = {"group": True} if is_grouped else {}
-        return defaults | ({"constant_liar": False} if self.kind is DefaultSampler else {})
+        if is_single and has_conditions and self._conf.get("multivariate", True):
+            defaults["group"] = True
+        if self.kind is DefaultSampler:
+            defaults["constant_liar"] = False
+        return defaults
 
     def seed(self, number: int) -> int:
         """Return the seed for the choice of a trial."""

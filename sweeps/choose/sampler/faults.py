@@ -1,10 +1,6 @@
 """Faults of a sampler or a pruner: the study stops with two lines, and a later command continues
 it."""
 
-import json
-from collections.abc import Mapping
-from typing import Any
-
 from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 
@@ -35,18 +31,6 @@ class explain_faults:  # noqa: N801, because it is used as a function
             raise fault(
                 self._kind, f"it raised {type(error).__name__}: {words[0]}", self._advice
             ) from error
-
-
-def storable(kind: Kind, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of the system attributes that a sampler or a pruner stored. Raises UserError if
-    one is no JSON."""
-    for name, value in attributes.items():
-        try:
-            json.dumps(value)
-        except (TypeError, ValueError, RecursionError) as error:
-            problem = f"it stored the system attribute {name!r}, which JSON cannot hold: {error}"
-            raise fault(kind, problem) from error
-    return dict(attributes)
 
 
 def fault(kind: Kind, problem: str, advice: str = _ADVICE) -> UserError:

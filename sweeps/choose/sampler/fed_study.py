@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from sweeps.choose.sampler.encoding import Encoding, choice_of, quiet_about_lists
 from sweeps.choose.sampler.faults import Kind, explain_faults, fault
 from sweeps.choose.sampler.outcomes import ConfigurationOutcomes, is_blamed, is_placeholder
-from sweeps.choose.sampler.pickled import checked
+from sweeps.choose.sampler.stored import checked
 from sweeps.choose.warm_start import EarlierTrial
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.space.space import canonical
@@ -190,13 +190,21 @@ class FedStudy:
         if is_placeholder(trial) or (self.encoding and not self.encoding.space.contains(point)):
             self.storage.create_new_trial(self._id, create_trial(state=TrialState.FAIL))
             return
-        distributions = dict(self.encoding.distributions) if self.encoding else {}
+
+        distributions: dict[str, Any] = {}
+        values: dict[str, Any] = {}
+        if self.encoding:
+            distributions |= self.encoding.distributions
+            values |= self.encoding.encode(point)
         custom = trial.memory.get("distributions", {})  # parameters of the user's own function
-        with quiet_about_lists():
-            distributions |= {name: json_to_distribution(text) for name, text in custom.items()}
-        values = self.encoding.encode(point) if self.encoding else {}
-        values |= {name: choice_of(point[name], distributions[name]) for name in custom}
-        reports = read_reports(trial, self.metric) if self.pruner and trial.state.is_over else {}
+        for name, text in custom.items():
+            with quiet_about_lists():
+                distributions[name] = json_to_distribution(text)
+            values[name] = choice_of(point[name], distributions[name])
+
+        reports = {}
+        if self.pruner and trial.state.is_over:
+            reports = read_reports(trial, self.metric)
         template = create_trial(
             state=TrialState.RUNNING,
             params=values,
@@ -240,13 +248,11 @@ class FedStudy:
             return TrialState.COMPLETE, values, -1.0 if is_constrained else None
         if failed and issubclass(self._sampler, TPESampler):
             return TrialState.PRUNED, None, 1.0
-        if failed and (is_constrained or issubclass(self._sampler, CmaEsSampler)) and self._worst:
+        if failed and self._worst and issubclass(self._sampler, (*CONSTRAINED, CmaEsSampler)):
             return TrialState.COMPLETE, self._worst, 1.0 if is_constrained else None
-        return (
-            TrialState.PRUNED if state in (State.PRUNED, State.INFEASIBLE) else TrialState.FAIL,
-            None,
-            None,
-        )
+        if state in (State.PRUNED, State.INFEASIBLE):
+            return TrialState.PRUNED, None, None
+        return TrialState.FAIL, None, None
 
     def _update_worst(self, values: Sequence[float]) -> None:
         if values:

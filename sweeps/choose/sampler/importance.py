@@ -10,7 +10,7 @@ from optuna.trial import create_trial
 from sweeps.choose.sampler.encoding import Encoding
 from sweeps.record.study import MIN_FOR_IMPORTANCE, StudySnapshot, by_first, verdict
 from sweeps.space.space import SearchSpace
-from sweeps.trial.job import State
+from sweeps.trial.job import Point, State
 
 _MAX_TREES = 64
 _MIN_TREES = 8
@@ -28,32 +28,33 @@ def importance(study: StudySnapshot, space: SearchSpace) -> dict[str, float]:
 
     The result is empty for fewer than two parameters, or if too few trials have completed.
     """
-    encoding = Encoding(space)
-    groups = by_first(study.rows).values() if len(space.parameters) > 1 else []
-    ends = [
-        (trials[0].configuration, verdict(trials, study.repeats))
-        for trials in groups
-        if not trials[0].outside
-    ]
-    completed = [
-        (point, end)
-        for point, end in ends
-        if end and end.state is State.COMPLETED and end.objective
-    ]
-    if len(completed) < MIN_FOR_IMPORTANCE:
+    completed = _completed(study)
+    if len(space.parameters) < 2 or len(completed) < MIN_FOR_IMPORTANCE:
         return {}  # before the rest imports scikit-learn, because that takes a second
+
+    encoding = Encoding(space)
     optuna_study = optuna.create_study()
-    for point, end in completed:
-        if math.isfinite(end.objective[0]) and space.contains(point):
+    for point, value in completed:
+        if math.isfinite(value) and space.contains(point):
             values = encoding.encode(point)
             kinds = {name: encoding.distributions[name] for name in values}
-            optuna_study.add_trial(
-                create_trial(value=end.objective[0], params=values, distributions=kinds)
-            )
+            trial = create_trial(value=value, params=values, distributions=kinds)
+            optuna_study.add_trial(trial)
+
     trees = max(_MIN_TREES, min(_MAX_TREES, _MAX_WORK // len(completed)))
+    evaluator = FanovaImportanceEvaluator(n_trees=trees, seed=0)
     try:
-        return get_param_importances(
-            optuna_study, evaluator=FanovaImportanceEvaluator(n_trees=trees, seed=0)
-        )
+        return get_param_importances(optuna_study, evaluator=evaluator)
     except (ValueError, RuntimeError):  # because all values are equal
         return {}
+
+
+def _completed(study: StudySnapshot) -> list[tuple[Point, float]]:
+    """Return each configuration that completed, and its first objective."""
+    completed = []
+    for trials in by_first(study.rows).values():
+        end = verdict(trials, study.repeats)
+        is_complete = end and end.state is State.COMPLETED and end.objective
+        if end and is_complete and not trials[0].outside:
+            completed.append((trials[0].configuration, end.objective[0]))
+    return completed

@@ -3,6 +3,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any, cast
 
 import optuna
@@ -23,18 +24,18 @@ from sweeps.choose.sampler.encoding import choice_of, quiet_about_lists, true_di
 from sweeps.choose.sampler.fed_study import RUNS, read_reports
 from sweeps.choose.sampler.outcomes import BLAMED
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.space.space import Interval, SearchSpace, canonical
+from sweeps.space.space import Interval, Parameter, SearchSpace, canonical
 from sweeps.trial.job import State
 
 _OWNER = "sweepyard"  # attribute of a study in the storage: the folder of its study here
+_NUMBER = "trial"  # attribute of a trial in the storage: its number here
 _RETRY_S = 10.0  # pause after a failed call
 _STATES = {State.COMPLETED: TrialState.COMPLETE, State.PRUNED: TrialState.PRUNED}
 _CONSTRAINTS = {State.COMPLETED: {RUNS: -1.0}, **{state: {RUNS: 1.0} for state in BLAMED}}
 
 
 class Mirror:
-    """A writer of the study's trials, with their true names, values and states. Nothing is read
-    back.
+    """A writer of the study's ended trials, with their true names, values and states.
 
     If the storage does not answer, the study continues. Once the storage answers again, the missing
     trials are written.
@@ -56,7 +57,7 @@ class Mirror:
         self._clock = clock
         self._distributions = _distributions_by_key(space)
         self._changes = Changes()
-        self._pending: dict[int, None] = {}  # numbers of the trials to write
+        self._pending: dict[int, None] = {}  # numbers of the trials to compare and write
         self._not_before = 0.0
         self._connected = False
         self.problem: Outage | None = None
@@ -80,50 +81,49 @@ class Mirror:
 
     def _connect(self) -> None:
         self._storage: BaseStorage = get_storage(self._url)
-        name = self._name
-        folder = str(self._study.folder)
-        summaries = {
-            study.study_name: study for study in optuna.get_all_study_summaries(self._storage)
-        }
-        stored = summaries.get(name)
-        if stored and stored.user_attrs.get(_OWNER) != folder:
-            if stored.n_trials:
+        for stored in optuna.get_all_study_summaries(self._storage):
+            if stored.study_name != self._name:
+                continue
+            is_ours = stored.user_attrs.get(_OWNER) == str(self._study.folder)
+            if stored.n_trials and not is_ours:
                 raise UserError(
-                    f"hydra.sweeper.storage has another study named {name}, with {stored.n_trials}"
-                    " trials.\nChoose another name: hydra.sweeper.study_name=..."
+                    f"hydra.sweeper.storage has another study named {self._name}, with"
+                    f" {stored.n_trials} trials.\nChoose another name:"
+                    " hydra.sweeper.study_name=..."
                 )
-            optuna.delete_study(study_name=name, storage=self._storage)
+            if not is_ours:
+                optuna.delete_study(study_name=self._name, storage=self._storage)
         self._create()
-
-    def _create(self) -> None:
-        name = self._name
-        directions = cast(Any, self._study.directions)
-        self._optuna_study = optuna.create_study(
-            storage=self._storage, study_name=name, directions=directions, load_if_exists=True
-        )
-        self._optuna_study.set_user_attr(_OWNER, str(self._study.folder))
-        self._id = self._storage.get_study_id_from_name(name)
-        self._stored = self._storage.get_all_trials(self._id, deepcopy=False)
-        self._pending = dict.fromkeys(range(len(self._study.rows)))
         self._connected = True
 
+    def _create(self) -> None:
+        """Create the study in the storage, or load it with the trials that it has."""
+        self._optuna_study = optuna.create_study(
+            storage=self._storage,
+            study_name=self._name,
+            directions=cast(Any, self._study.directions),
+            load_if_exists=True,
+        )
+        self._optuna_study.set_user_attr(_OWNER, str(self._study.folder))
+        trials = self._optuna_study.get_trials(deepcopy=False)
+        self._stored = {trial.user_attrs.get(_NUMBER): trial for trial in trials}
+        self._pending = dict.fromkeys(range(len(self._study.rows)))
+
     def tick(self, at_once: bool = False) -> None:
-        """Write new changes. After a failure, skip until its pause is over, unless `at_once`.
-        Raises nothing."""
+        """Write the trials that have ended. After a failure, skip until its pause is over, unless
+        `at_once`. Raises nothing."""
         self._pending |= dict.fromkeys(self._changes.read_new(self._study))
-        if (not self._pending and self._connected) or (
-            self._clock() < self._not_before and not at_once
-        ):
+        is_written = self._connected and not self._pending
+        is_pause = self._clock() < self._not_before and not at_once
+        if is_written or is_pause:
             return
+
         try:
             if not self._connected:
                 self._connect()
             try:
-                if len(self._stored) > len(self._study.rows):
-                    raise ValueError(len(self._stored))
                 self._write()
-            except (ValueError, optuna.exceptions.UpdateFinishedTrialError):
-                # after new choices or a retry
+            except ValueError:  # after new choices or a retry, because Optuna changes no trial
                 optuna.delete_study(study_name=self._name, storage=self._storage)
                 self._create()
                 self._write()
@@ -141,66 +141,58 @@ class Mirror:
         self._connected = False
 
     def _write(self) -> None:
-        for number in sorted(self._pending):
-            self._write_trial(self._study.rows[number])
-            self._pending.pop(number)
+        """Add the ended trials that are pending. Raises ValueError if the storage has another
+        outcome of a trial, or a trial that the study has not."""
+        rows = self._study.rows
+        if not self._stored.keys() <= set(range(len(rows))):
+            raise ValueError(self._stored.keys())
 
-    def _write_trial(self, trial: TrialRecord) -> None:
-        """Create or update a trial. Raises ValueError if Optuna cannot change the stored trial."""
+        for number in sorted(self._pending):
+            if rows[number].state.is_over:
+                self._add(rows[number])
+            del self._pending[number]
+
+    def _add(self, trial: TrialRecord) -> None:
         new = self._freeze(trial)
-        if trial.number >= len(self._stored):
-            self._storage.create_new_trial(self._id, new)
-            self._stored = self._storage.get_all_trials(self._id, deepcopy=False)
+        old = self._stored.get(trial.number)
+        if old is None:
+            self._optuna_study.add_trial(new)
+            self._stored[trial.number] = new
             return
-        old = self._stored[trial.number]
+
         has_same_params = canonical(old.params) == canonical(new.params)
-        if has_same_params and (old.state, old.values) == (new.state, new.values):
-            return
-        if old.state.is_finished() or not has_same_params:
+        if not has_same_params or (old.state, old.values) != (new.state, new.values):
             raise ValueError(trial.number)
-        trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._id, trial.number)
-        for step in new.intermediate_values.keys() - old.intermediate_values.keys():
-            self._storage.set_trial_intermediate_value(
-                trial_id, step, new.intermediate_values[step]
-            )
-        for name, value in new.user_attrs.items():
-            self._storage.set_trial_user_attr(trial_id, name, value)
-        for name, value in new.constraints.items():
-            optuna.Trial(self._optuna_study, trial_id).set_constraint(name, value)
-        self._storage.set_trial_state_values(trial_id, new.state, new.values)
-        self._stored[trial.number] = self._storage.get_trial(trial_id)
 
     def _freeze(self, trial: TrialRecord) -> FrozenTrial:
+        """Return an ended trial in Optuna's terms. Params that Optuna cannot hold are an
+        attribute."""
+        distributions = dict(self._distributions)
         custom: Mapping[str, str] = trial.memory.get("distributions", {})
         with quiet_about_lists():
-            own = {name: json_to_distribution(text) for name, text in custom.items()}
-        distributions = self._distributions | own
-        fits = not trial.outside and all(
-            key in distributions or key in trial.seed for key in trial.params
-        )
-        params: dict[str, Any] = {}
-        for key, value in trial.params.items() if fits else ():
-            if key not in trial.seed:
-                params[key] = choice_of(value, distributions[key])
-        attrs: dict[str, Any] = {
-            "state": str(trial.state),
-            "error": trial.error,
-            "seed": dict(trial.seed),
-        }
-        attrs |= {} if fits else {"params": dict(trial.params)}
-        state = (
-            _STATES.get(trial.state, TrialState.FAIL) if trial.state.is_over else TrialState.RUNNING
-        )
-        has_reports = len(self._study.directions) == 1
+            for name, text in custom.items():
+                distributions[name] = json_to_distribution(text)
+
+        typed = {key: value for key, value in trial.params.items() if key not in trial.seed}
+        attributes = {_NUMBER: trial.number, "state": str(trial.state)}
+        if trial.error:
+            attributes["error"] = trial.error
+        if trial.seed:
+            attributes["seed"] = dict(trial.seed)
+        if trial.outside or not typed.keys() <= distributions.keys():
+            attributes["params"] = dict(trial.params)
+            typed = {}
+
+        reports = {}
+        if len(self._study.directions) == 1:
+            reports = read_reports(trial, self._study.objective[0])
         return create_trial(
-            state=state,
+            state=_STATES.get(trial.state, TrialState.FAIL),
             values=trial.result or None,
-            params=params,
-            distributions={key: distributions[key] for key in params},
-            user_attrs={name: value for name, value in attrs.items() if value or name == "params"},
-            intermediate_values=(
-                read_reports(trial, self._study.objective[0]) if has_reports else {}
-            ),
+            params={key: choice_of(value, distributions[key]) for key, value in typed.items()},
+            distributions={key: distributions[key] for key in typed},
+            user_attrs=attributes,
+            intermediate_values=reports,
             constraints=_CONSTRAINTS.get(trial.state),
         )
 
@@ -225,16 +217,20 @@ def _reason(error: Exception) -> str:
 
 def _distributions_by_key(space: SearchSpace) -> dict[str, BaseDistribution]:
     """Return a distribution for each key; for a key under several conditions, of all its values."""
+    parameters: dict[str, list[Parameter]] = {}
+    for parameter in space.parameters:
+        parameters.setdefault(parameter.key, []).append(parameter)
+
     distributions: dict[str, BaseDistribution] = {}
-    for key in dict.fromkeys(parameter.key for parameter in space.parameters):
-        same = [parameter for parameter in space.parameters if parameter.key == key]
-        values: list[Any] = [value for parameter in same for value in parameter.values]
+    for key, same in parameters.items():
         if len(same) == 1:
             distributions[key] = true_distribution(same[0])
         elif not any(isinstance(parameter, Interval) for parameter in same):
-            choices = dict.fromkeys(value for parameter in same for value in parameter.distinct)
+            choices = dict.fromkeys(chain.from_iterable(p.distinct for p in same))
             distributions[key] = CategoricalDistribution(tuple(choices))
-        elif all(type(value) in (int, float) for value in values):
-            # else Optuna has no distribution
-            distributions[key] = FloatDistribution(float(min(values)), float(max(values)))
+        else:
+            values: list[Any] = [*chain.from_iterable(p.values for p in same)]
+            if all(type(value) in (int, float) for value in values):
+                # else Optuna has no distribution
+                distributions[key] = FloatDistribution(float(min(values)), float(max(values)))
     return distributions

@@ -45,27 +45,34 @@ class ConfigurationOutcomes:
 
     def read_new(self, study: StudySnapshot) -> Update:
         """Return the changes since the last call; outcomes are in the order of the record."""
-        firsts: dict[int, None] = {}
+        changed: dict[int, None] = {}  # first trials, in the order of their last changes
         for number in self._changes.read_new(study):
             trial = study.rows[number]
-            first = number if trial.of is None or trial.race else trial.of
-            firsts.pop(first, None)
-            firsts[first] = None
-        proposed = [study.rows[number] for number in range(self._count, len(study.rows))]
+            first = number if trial.race else _first_of(trial)
+            changed.pop(first, None)
+            changed[first] = None
+
+        proposed = study.rows[self._count :]
         self._count = len(study.rows)
         for trial in proposed:
             if not trial.race:
-                self._groups.setdefault(trial.number if trial.of is None else trial.of, []).append(
-                    trial.number
-                )
+                self._groups.setdefault(_first_of(trial), []).append(trial.number)
+
         ended = []
         reopened = False
-        for first in firsts:
+        for first in changed:
             if is_placeholder(study.rows[first]):
                 continue
-            end = verdict([study.rows[number] for number in self._groups[first]], self.repeats)
-            reopened |= end is None and first in self._ended
-            if end and first not in self._ended:
+            repeats = [study.rows[number] for number in self._groups[first]]
+            end = verdict(repeats, self.repeats)
+            if end is None:
+                reopened |= first in self._ended
+            elif first not in self._ended:
                 self._ended.add(first)
                 ended.append((study.rows[first], end))
-        return Update(proposed, ended, reopened)
+        return Update([*proposed], ended, reopened)
+
+
+def _first_of(trial: TrialRecord) -> int:
+    """Return the number of the first trial of the trial's configuration."""
+    return trial.number if trial.of is None else trial.of

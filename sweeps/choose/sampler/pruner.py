@@ -4,8 +4,9 @@ import math
 from dataclasses import dataclass, field
 
 from sweeps.choose import Changes
-from sweeps.choose.sampler.faults import explain_faults, storable
+from sweeps.choose.sampler.faults import explain_faults
 from sweeps.choose.sampler.fed_study import FedStudy
+from sweeps.choose.sampler.stored import storable
 from sweeps.record.writer import Record
 
 

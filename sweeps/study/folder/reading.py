@@ -31,7 +31,7 @@ def blank(folder: Path, definition: Definition) -> StudySnapshot:
         definition.total // repeats,
         fixed=definition.config,
         space=definition.parameters,
-        searched="GridSampler" not in definition.search.get("sampler", "GridSampler"),
+        searched=not definition.is_grid,
         done="".join(last_lines(folder / DONE, 1)),
         command=shlex.join(definition.command),
         best_command=sweeps_line("best", folder),

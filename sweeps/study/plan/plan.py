@@ -20,6 +20,7 @@ from sweeps.hydra.brought import Brought
 from sweeps.hydra.followed import source
 from sweeps.hydra.parts import typed_words
 from sweeps.hydra.settings import SweeperConf
+from sweeps.hydra.sweeper_settings import target_of
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.record.definition import define
@@ -329,7 +330,7 @@ def _likely_mistakes(
 ) -> Iterator[str]:
     """Yield settings that likely mean something else, such as a value typed twice, or more trials
     than points."""
-    if (settings.sampler or {}).get("_target_") == "optuna.samplers.CmaEsSampler":
+    if (settings.sampler or {}).get("_target_") == target_of("sampler", "cmaes"):
         unordered = [
             parameter.key
             for parameter in space.parameters

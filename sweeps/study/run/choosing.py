@@ -19,6 +19,7 @@ from sweeps.choose.race import Race
 from sweeps.choose.repeats import Repeats, add_seeds, choose_seeds
 from sweeps.choose.retries import Retries
 from sweeps.hydra.settings import SweeperConf
+from sweeps.hydra.sweeper_settings import target_of
 from sweeps.record.study import By, StudySnapshot
 from sweeps.record.writer import Record
 from sweeps.space.space import SearchSpace, canonical, is_grid
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from sweeps.choose.sampler.fed_study import FedStudy
     from sweeps.choose.sampler.pruner import Pruner
 
-_NOT_PRUNING = "optuna.pruners.NopPruner"
 # number of points that a person may add to a finite space without changing its counted size
 _ADDED = 100
 
@@ -191,7 +191,7 @@ def _has_values(point: Point, part: Point) -> bool:
 def _prunes(settings: SweeperConf) -> bool:
     """Return whether a pruner is chosen. Raises UserError if only its settings are typed."""
     conf = settings.pruner or {}
-    if conf.get("_target_") not in (None, "", _NOT_PRUNING):
+    if conf.get("_target_") not in (None, "", target_of("pruner", "none")):
         return True
     if names := [name for name in conf if name != "_target_"]:
         problem = f"hydra.sweeper.pruner.{names[0]}={conf[names[0]]}: no pruner is chosen"
