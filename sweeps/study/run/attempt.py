@@ -27,6 +27,11 @@ class Attempt:
     adopted: bool = False  # whether an earlier driver submitted it
     metrics_offset: int = 0  # bytes of its metrics that were read
 
+    @property
+    def is_queued(self) -> bool:
+        """Return whether the attempt has not started."""
+        return self.started_at is None
+
     def has_begun(self) -> bool:
         return self.started_at is not None
 

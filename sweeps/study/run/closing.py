@@ -4,7 +4,6 @@ import math
 import shlex
 import socket
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,23 +19,11 @@ from sweeps.record.trial_config import read_launcher, read_memory_axes, read_val
 from sweeps.show.configurations import describe_best_configuration
 from sweeps.show.findings import Findings
 from sweeps.show.terminal.lines import View, relative_path, tally
-from sweeps.study.run.budget import Enough
+from sweeps.study.run.events import LoopEnd
 from sweeps.trial.job import State
 
 if TYPE_CHECKING:
     from sweeps.show.trials import TrialFiles
-
-
-@dataclass(frozen=True)
-class LoopEnd:
-    """How the loop of a driver ended."""
-
-    running: int  # number of trials that run without this driver
-    stopped: str  # why no further trial was started; empty if all were started
-    enough: Enough | None  # why the study had enough; None if it stopped for another reason
-    interrupted: bool
-    detached: bool  # whether trials were to run without this driver
-    all_had_ended: bool  # whether all trials had ended before
 
 
 def exit_code(study: StudySnapshot, settings: SweeperConf, end: LoopEnd) -> ExitCode:

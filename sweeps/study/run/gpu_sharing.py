@@ -1,7 +1,7 @@
 """How many trials share a GPU: as many as the setting allows, and fewer if earlier trials needed
 more memory."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from sweeps.launchers.contract import TrialLauncher
@@ -14,31 +14,25 @@ class GpuSharing:
     """Gives jobs larger parts of a shared GPU, by the largest memory of the study's trials that
     shared one."""
 
-    def __init__(
-        self,
-        launcher: TrialLauncher,
-        print_line: Callable[[str], None],
-        ended: Iterable[TrialRecord],
-    ) -> None:
+    def __init__(self, launcher: TrialLauncher, ended: Iterable[TrialRecord]) -> None:
         self._launcher = launcher
-        self._print_line = print_line
         self._peak = max(map(_peak, ended), default=0.0)
 
-    def note(self, trial: TrialRecord) -> None:
+    def note(self, trial: TrialRecord) -> str:
         """Note the memory of an ended trial. If fewer trials fit on a GPU than shared that trial's,
-        print how many."""
-        before, self._peak = self._peak, max(self._peak, _peak(trial))
-        sharers = max(
-            (round(1 / end.gpus) for end in trial.attempts if 0 < end.gpus < 1), default=1
-        )
-        if (count := fitting(sharers, self._peak)) < fitting(sharers, before):
-            needed = f"trial {trial.number} used {self._peak:.0%} of its GPU's memory"
-            words = (
-                "each trial has a whole GPU"
-                if count == 1
-                else f"{count}, not {sharers}, trials share a GPU"
-            )
-            self._print_line(f"{needed}: from now on {words}")
+        return how many; else an empty text."""
+        before = self._peak
+        self._peak = max(before, _peak(trial))
+        parts = [end.gpus for end in trial.attempts if 0 < end.gpus < 1]
+        sharers = max((round(1 / part) for part in parts), default=1)
+        count = fitting(sharers, self._peak)
+        if count >= fitting(sharers, before):
+            return ""
+
+        needed = f"trial {trial.number} used {self._peak:.0%} of its GPU's memory"
+        if count == 1:
+            return f"{needed}: from now on each trial has a whole GPU"
+        return f"{needed}: from now on {count}, not {sharers}, trials share a GPU"
 
     def fit(self, job: Job) -> Job:
         """Return the job with as many trials on its GPU as fit, at most as many as its request
@@ -51,6 +45,5 @@ class GpuSharing:
 
 
 def _peak(trial: TrialRecord) -> float:
-    return max(
-        (end.used.get("gpu_memory", 0.0) for end in trial.attempts if 0 < end.gpus < 1), default=0.0
-    )
+    shared = [end for end in trial.attempts if 0 < end.gpus < 1]
+    return max((end.used.get("gpu_memory", 0.0) for end in shared), default=0.0)

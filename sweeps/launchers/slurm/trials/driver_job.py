@@ -107,7 +107,9 @@ class DriverJob:
         self._settings = settings
         place = os.environ.pop(_PLACE, None)  # because trials must not inherit the variable
         self._place = None if place is None else Path(place)
-        self._look_at = 0.0
+        self._look_at = 0.0  # time of the next look for newer drivers, monotonic
+        self._newer = ""
+        self._renew_at = 0.0  # time of the next look whether a driver follows, monotonic
         if self._place and self._place.parent != jobs_folder(study):
             self._refuse_other(self._place.parents[2])
         if self._place is None:
@@ -161,28 +163,32 @@ class DriverJob:
                 f"{problem}\n{advice}, or run the driver here: {_here(shlex.split(line))}"
             ) from error
 
-    def watch(self) -> None:
-        """Submit the next driver if that failed before. Raises UserError if a newer driver has
-        begun."""
-        if self._place is None or time.monotonic() < self._look_at:
+    def newer(self) -> str:
+        """Return the id of a later job in which a driver of the study has begun; empty if none
+        has. Reads files, at most every 5 s."""
+        if self._place and time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + _LOOK_S
+            own = int(self._place.name)
+            begun = [folder for folder in folders(self._study) if (folder / "begun").exists()]
+            newer = [folder for folder in begun if int(folder.name) > own]
+            self._newer = (read_job_id(newer[-1]) or newer[-1].name) if newer else ""
+        return self._newer
+
+    def renew(self) -> None:
+        """Submit the next driver if that failed before, at most every minute."""
+        if self._place is None or time.monotonic() < self._renew_at:
             return
-        self._look_at = time.monotonic() + _LOOK_S
-        if newer := [
-            f
-            for f in folders(self._study)
-            if int(f.name) > int(self._place.name) and (f / "begun").exists()
-        ]:
-            raise UserError(
-                f"the study is left to its newer driver, SLURM job {read_job_id(newer[-1])}"
-            )
-        if self.goes_on or not (own := read_job_id(self._place)):
+        self._renew_at = time.monotonic() + _LOOK_S
+        own = read_job_id(self._place)
+        if self.goes_on or not own:
             return
-        self._look_at = time.monotonic() + _AGAIN_S
+
+        self._renew_at = time.monotonic() + _AGAIN_S
         try:
             launch = Launch.of(sys.orig_argv, self._settings)
-            if idle_count(self._place) < _IDLE or made_progress(
-                self._place, launch.settings.timeout_min, time.time()
-            ):
+            minutes = launch.settings.timeout_min
+            is_busy = made_progress(self._place, minutes, time.time())
+            if is_busy or idle_count(self._place) < _IDLE:
                 _send(self._study, own, launch)
         except (RefusedError, BusyError, UserError) as error:
             print(f"the next driver cannot be submitted now: {error}; retrying", flush=True)
