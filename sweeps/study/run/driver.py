@@ -107,16 +107,20 @@ class Driver:
             plan.added.check()
         self._packed = pack_app(self._app.task_function, self._app.hydra_context)
         self._claim_folder()
+        self._run_or_submit()
+        return self._study
+
+    def _run_or_submit(self) -> None:
+        """Run the study or, if its driver is to be a SLURM job, submit that job."""
         keep = True  # because an unexpected error must not end jobs that run well elsewhere
         refused = False
         try:
             if self._job and not self._job.is_here:
                 self._submit_job(self._job)
-                return self._study
+                return
             end = self._run()
             self.exit_code = exit_code(self._study, self._settings, end)
             keep = False
-            return self._study
         except KeyboardInterrupt as error:
             keep = error.args not in ((), (signal.SIGINT,))
             self._ends = not keep  # because the next driver completes the results
@@ -331,16 +335,20 @@ class Driver:
     def _report_end(
         self, view: View, tracker: "Tracker | None", end: LoopEnd, findings: Findings
     ) -> None:
-        """Print how the study ended and which trials are left, and notify the user."""
+        """Print how the study ended, and what follows."""
         view.say(f"study {self._name}: {tally(self._study)}")
         view.closing(findings, tracker.dashboard_line() if tracker else "")
         for line in tracker.closing_lines() if tracker else ():
             view.say(line)
         if self._goes_on:
             unless = "" if self._is_left else ", unless this job was cancelled with scancel"
-            lines = [f"the next driver continues{unless}"]
+            view.say(f"the next driver continues{unless}")
         else:
-            lines = what_is_left(self._study, end, self._resume_line)
+            self._report_left(view, end)
+
+    def _report_left(self, view: View, end: LoopEnd) -> None:
+        """Print which trials are left, and notify the user."""
+        lines = what_is_left(self._study, end, self._resume_line)
         for line in lines:
             view.say(line)
 
