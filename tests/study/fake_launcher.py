@@ -29,6 +29,7 @@ from sweeps.study.run.choosing import Choosing
 from sweeps.study.run.driver import drive
 from sweeps.study.run.interruption import Interruption, Lookout, Signs
 from sweeps.study.run.loop import Loop
+from sweeps.study.run.observer import Observer
 from sweeps.study.run.starter import Starter
 from sweeps.study.run.stop import Stop
 from sweeps.study.run.watchers import Watchers
@@ -323,8 +324,8 @@ class Study:
             settings,
             lookout,
             self,
+            Observer(record, choosing.pruner(record), self.clock),
             self.clock,
-            choosing.pruner(record),
             ahead=choosing.is_grid,
         )
         watchers = Watchers(view, launcher)

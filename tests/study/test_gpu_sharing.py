@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.hydra.settings import LocalLauncherConf
 from sweeps.launchers.local.machine import Machine
 from sweeps.record.study import TrialRecord
-from sweeps.study.run.gpu_sharing import GpuSharing
+from sweeps.study.run.jobs import GpuSharing
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.run.sent_job import Job

@@ -45,10 +45,10 @@ from sweeps.study.run.closing import (
     write_pages,
 )
 from sweeps.study.run.events import LoopEnd
-from sweeps.study.run.gpu_sharing import GpuSharing
 from sweeps.study.run.interruption import Lookout
-from sweeps.study.run.jobs import TrialJobs
+from sweeps.study.run.jobs import GpuSharing, TrialJobs
 from sweeps.study.run.loop import Loop
+from sweeps.study.run.observer import Observer
 from sweeps.study.run.starter import Starter
 from sweeps.study.run.stop import Stop
 from sweeps.study.run.watchers import Watchers, open_tracker
@@ -300,7 +300,7 @@ class Driver:
             settings=self._settings,
             lookout=self._lookout,
             requests=plan.added,
-            pruner=choosing.pruner(record),
+            observer=Observer(record, choosing.pruner(record)),
             ahead=choosing.is_grid,
         )
         page = LivePage(self._study, partial(choosing.importance, self._study))

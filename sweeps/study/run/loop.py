@@ -6,13 +6,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from sweeps.base.errors import UserError
-from sweeps.base.files import Lines
-from sweeps.base.looks import Looks
 from sweeps.base.signals import Interrupted
-from sweeps.base.wording import counted
 from sweeps.choose import Next
 from sweeps.hydra.settings import SweeperConf
 from sweeps.launchers.contract import TrialLauncher
@@ -21,20 +18,15 @@ from sweeps.record.writer import Record
 from sweeps.study.run.attempt import RETRIED, Attempt, give_up_reason, may_resume
 from sweeps.study.run.events import Ended, Event, LoopEnd, Note, Retried, Started
 from sweeps.study.run.interruption import Interruption, Lookout
+from sweeps.study.run.observer import Observer
 from sweeps.study.run.starter import Starter
 from sweeps.study.run.stop import Stop
-from sweeps.trial.folder import AttemptFolder, TrialFolder
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
-from sweeps.trial.metrics import METRICS
 from sweeps.trial.nodes import find_bad_nodes
 from sweeps.trial.times import now
 
-if TYPE_CHECKING:
-    from sweeps.choose.sampler.pruner import Pruner
-
-
 _POLL_S = 0.25  # time that one poll waits for an outcome
-_PATIENCE_S = 60.0  # time until an unreadable file of an ended trial is given up
 
 
 class RequestTaker(Protocol):
@@ -57,8 +49,8 @@ class Loop:
     settings: SweeperConf
     lookout: Lookout
     requests: RequestTaker
+    observer: Observer
     clock: Callable[[], float] = now
-    pruner: "Pruner | None" = None
     # whether to choose the next trial before there is room, because a grid learns nothing
     ahead: bool = False
     interrupted: bool = False
@@ -72,7 +64,6 @@ class Loop:
     _poll_now: bool = False
     # when each empty slot became empty, s since 1970
     _free_since: deque[float] = field(default_factory=deque)
-    _looks: Looks = field(default_factory=Looks)
     _room: bool = False  # whether there was room at the last look
 
     def begin(self) -> None:
@@ -103,7 +94,7 @@ class Loop:
         if any(attempt.is_queued and not attempt.trial.by_hand for attempt in self._attempts):
             self.stop.check_budget(self._attempts)
         unended = [attempt for attempt in self._attempts if not attempt.outcome]
-        for attempt in self._looks.due(unended, Attempt.has_begun):
+        for attempt in self.observer.due(unended):
             self._observe(attempt)
 
         interruption = self.lookout.look()
@@ -306,51 +297,17 @@ class Loop:
         return True
 
     def _observe(self, attempt: Attempt) -> None:
-        """Read what the trial reported since the last look, and pass it to the pruner."""
-        folder = attempt.job.attempt_folder
-        try:
-            if attempt.is_queued:
-                self._observe_start(attempt, folder)
-            lines = folder.trial.read_metrics(attempt.metrics_offset)
-            self._pass_on(attempt, lines)
-            attempt.metrics_offset = lines.offset
-            self.starter.note_offset(attempt.trial.number, lines.offset)
-            attempt.read_error = ""
-        except OSError as error:  # because a shared disk may be unreachable for a moment
-            attempt.read_error = f"{error}; retrying"
-            return
-
-        if lines.damaged:
-            damaged = counted(lines.damaged, "damaged line")
-            self._note(f"{damaged} in {attempt.trial.folder / METRICS}")
-
-    def _observe_start(self, attempt: Attempt, folder: AttemptFolder) -> None:
-        attempt.started_at = folder.began()
-        if attempt.is_queued:
-            return
-        trial = self.record.trials[attempt.trial.number]
-        self.record.update(replace(trial, state=State.RUNNING))
-        self.stop.note_start()
-        self._events.append(Started(attempt.trial))
-
-    def _pass_on(self, attempt: Attempt, lines: Lines) -> None:
-        """Show the reported metrics in the record, and let the pruner judge them."""
-        number = attempt.trial.number
-        objective = self.record.study.objective[0]
-        for line in lines.values:
-            trial = self.record.trials[number]
-            self.record.update(replace(trial, metrics={**trial.metrics, **line.metrics}))
-            value = line.metrics.get(objective)
-            if value is None or self.pruner is None:
-                continue
-            if self.pruner.report(number, line.step, value):
-                attempt.job.attempt_folder.request_stop(State.PRUNED)
+        """Read what the trial reported since the last look."""
+        events = self.observer.observe(attempt)
+        self._events += events
+        if any(isinstance(event, Started) for event in events):
+            self.stop.note_start()
 
     def _close(self, attempt: Attempt, reported: Outcome) -> None:
         """End an attempt that the launcher reported as over. An outcome in the attempt's folder
         counts first."""
         self._observe(attempt)
-        outcome = self._read_end(attempt, self.stop.explain(reported, attempt.started_at))
+        outcome = self.observer.read_end(attempt, self.stop.explain(reported, attempt.started_at))
         if outcome is None:
             return  # the next poll closes it again
 
@@ -362,22 +319,6 @@ class Loop:
         is_of_node = outcome.node_failed or outcome.state is State.REFUSED
         if outcome.node and is_of_node:
             self._avoid_bad_nodes()
-
-    def _read_end(self, attempt: Attempt, outcome: Outcome) -> Outcome | None:
-        """Return how an attempt ended, by its folder, or else by this outcome; None while its
-        folder cannot be read."""
-        try:
-            return attempt.job.attempt_folder.close(outcome)
-        except OSError as error:
-            attempt.read_error = f"{error}; retrying"
-            attempt.unreadable_since = attempt.unreadable_since or self.clock()
-            if self.clock() - attempt.unreadable_since < _PATIENCE_S:
-                return None
-            # because it may have a result
-            state = State.LOST if outcome.state is State.FAILED else outcome.state
-            is_named = str(error.strerror) in outcome.error
-            text = outcome.error if is_named else f"{outcome.error}; {error}"
-            return replace(outcome, state=state, error=text, ended_at=self.clock())
 
     def _retry_or_end(self, trial: TrialRecord, outcome: Outcome, adopted: bool = False) -> None:
         """Put the trial back into the queue for a new attempt, or end it with this outcome."""

@@ -52,8 +52,7 @@ class Starter:
     clock: Callable[[], float] = now
     has_started: bool = False  # whether this driver had anything to do
     _jobs: dict[int, Job] = field(default_factory=dict)  # the jobs of open trials, by number
-    # bytes of the metrics that were read, by trial
-    _offsets: dict[int, int] = field(default_factory=dict)
+    _tracked: set[int] = field(default_factory=set)  # numbers of the trials that have a run
 
     def choose(self, enough: bool) -> Choice:
         """Return what the choosers chose. With `enough`, the search has enough.
@@ -135,9 +134,7 @@ class Starter:
             return Choice(Next(), ended=(trial, outcome))
 
         self.record.mark_under_way(trial.number)
-        job = self.tracked_job(trial)
-        offset = self._offsets[trial.number]
-        attempt = Attempt(job, trial, queued_at=self.clock(), metrics_offset=offset)
+        attempt = Attempt(self.tracked_job(trial), trial, queued_at=self.clock())
         return Choice(Next(), ready=attempt)
 
     def _check_folder(self, trial: TrialRecord) -> Outcome | None:
@@ -157,10 +154,10 @@ class Starter:
     def tracked_job(self, trial: TrialRecord) -> Job:
         """Return the job of a prepared trial, with the environment that names its run in MLflow."""
         job = replace(self._jobs[trial.number], attempt=0)
-        if trial.number not in self._offsets:
+        if trial.number not in self._tracked:
+            self._tracked.add(trial.number)
             job = self.jobs.track(trial, job)
             self._jobs[trial.number] = job
-            self._offsets[trial.number] = 0
         return job
 
     def reopen(self, max_attempts: int, max_timeouts: int | None) -> list[int]:
@@ -181,10 +178,6 @@ class Starter:
         except UserError:
             return False
         return may_be_reopened(trial, timeout_min, max_attempts, max_timeouts)
-
-    def note_offset(self, number: int, metrics_offset: int) -> None:
-        """Note how many bytes of a trial's metrics were read, for its next attempt."""
-        self._offsets[number] = metrics_offset
 
     def drop_job(self, number: int) -> None:
         """Drop the job of a trial that has ended."""

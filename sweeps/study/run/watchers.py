@@ -18,7 +18,7 @@ from sweeps.record.study import StudySnapshot
 from sweeps.show.terminal.lines import View
 from sweeps.study.run.attempt import Attempt
 from sweeps.study.run.events import Ended, Event, Note, Retried, Started
-from sweeps.study.run.gpu_sharing import GpuSharing
+from sweeps.study.run.jobs import GpuSharing
 
 if TYPE_CHECKING:
     from sweeps.choose.sampler.mirror import Mirror

@@ -250,7 +250,7 @@ class FollowedJobs:
             self._warn(job, info)
 
     def _warn(self, job: FollowedJob, info: JobInfo) -> None:
-        """Warn that the job, and the elements of its array with the same reason, will not start."""
+        """Log that the job, and the elements of its array with the same reason, will not start."""
         elements = [job]
         if job.array:
             elements = [other for other in self.jobs.values() if other.array == job.array]

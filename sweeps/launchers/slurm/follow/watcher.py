@@ -248,16 +248,18 @@ def _judge_absent(
     now: float,
 ) -> Verdict:
     """Return the verdict on a job that squeue does not list, and of which sacct has no end."""
+    job_id = job.id or ""
     absent_since = job.absent_since or now
     absent_s = now - absent_since
     accounted = job.accounted or account is not None
+    patience_s = _RUNAWAY_S if accounted else _ABSENT_S
     # Because SLURM keeps no record of an element that was cancelled alone, before it started.
     has_only_siblings = account is None and job.has_siblings(accounts)
     if has_only_siblings or job.has_vanished(listed):
         if absent_s > _ABSENT_S:
-            info = JobInfo(job.id or "", "CANCELLED", by=str(os.getuid()))
-    elif absent_s > (_RUNAWAY_S if accounted else _ABSENT_S):
-        info = JobInfo(job.id or "", GONE)
+            info = JobInfo(job_id, "CANCELLED", by=str(os.getuid()))
+    elif absent_s > patience_s:
+        info = JobInfo(job_id, GONE)
     return Verdict(info, absent_since, accounted)
 
 
