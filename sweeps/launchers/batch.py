@@ -6,8 +6,10 @@ import os
 import pickle
 import tempfile
 import time
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from sweeps.hydra.parts import SUBDIR, hydra_config, set_output_dir, typed_words
 from sweeps.launchers.contract import TrialLauncher, await_end
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Request
-from sweeps.trial.run.app import pack_app
+from sweeps.trial.run.app import PackedApp, pack_app
 from sweeps.trial.run.process import outcome_of_error, outcome_of_job
 from sweeps.trial.run.sent_job import Job
 from sweeps.trial.times import now
@@ -43,37 +45,49 @@ def launch(
     `Launcher.launch`."""
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     app = pack_app(task_function, hydra_context)
-    jobs: dict[int, Job] = {}
-    returns: dict[int, JobReturn] = {}
     study = Path(config.hydra.sweep.dir).absolute()
     study.mkdir(parents=True, exist_ok=True)
     trials.open()
     # In the study, because other nodes must see the files; private (0700), because the files are
     # unpickled.
     with tempfile.TemporaryDirectory(prefix=".returns", dir=study) as private:
+        jobs: dict[int, Job] = {}
         for number, overrides in enumerate(job_overrides, initial_job_idx):
             composed = hydra_context.config_loader.load_sweep_config(config, list(overrides))
-            adopt(composed.hydra)
-            composed.hydra.job.update(id=str(number), num=number)
-            with hydra_config(composed.hydra):
-                set_output_dir(composed)
-                request = trials.request(composed)
-            folder = TrialFolder(Path(composed.hydra.runtime.output_dir))
-            attempt = folder.new_attempt().number
-            job_return = Path(private, str(number))
-            jobs[number] = Job(
-                study.name, number, attempt, composed, request, folder, app, job_return=job_return
-            )
+            job = _make_job(trials, study.name, number, composed, app)
+            jobs[number] = replace(job, job_return=Path(private, str(number)))
         log.info("Launching %d jobs in %s", len(jobs), study)
-        waiting = list(jobs.values())
-        while len(returns) < len(jobs):
-            while waiting and trials.submit(waiting[0]):
-                waiting.pop(0)
-            for number, outcome in trials.poll(timeout_s=1.0):
-                end = jobs[number].attempt_folder.close(outcome)
-                returns[number] = _read_return(jobs[number], end)
-                overrides = job_overrides[number - initial_job_idx]
-                log.info("\t#%d : %s   %s %s", number, " ".join(overrides), end.state, end.error)
+        words = [" ".join(overrides) for overrides in job_overrides]
+        return _run(trials, jobs, dict(enumerate(words, initial_job_idx)))
+
+
+def _make_job(
+    trials: TrialLauncher, study: str, number: int, composed: DictConfig, app: PackedApp
+) -> Job:
+    """Return the first attempt at a composed trial, in a new folder."""
+    adopt(composed.hydra)
+    composed.hydra.job.update(id=str(number), num=number)
+    with hydra_config(composed.hydra):
+        set_output_dir(composed)
+        request = trials.request(composed)
+    folder = TrialFolder(Path(composed.hydra.runtime.output_dir))
+    attempt = folder.new_attempt().number
+    return Job(study, number, attempt, composed, request, folder, app)
+
+
+def _run(trials: TrialLauncher, jobs: dict[int, Job], words: dict[int, str]) -> list[JobReturn]:
+    """Run the jobs, which have these overrides, and return what they returned, in the order of
+    their numbers."""
+    returns: dict[int, JobReturn] = {}
+    waiting = deque(jobs.values())
+    while len(returns) < len(jobs):
+        while waiting and trials.submit(waiting[0]):
+            waiting.popleft()
+        for number, outcome in trials.poll(timeout_s=1.0):
+            job = jobs[number]
+            end = job.attempt_folder.close(outcome)
+            returns[number] = _read_return(job, end)
+            log.info("\t#%d : %s   %s %s", number, words[number], end.state, end.error)
     return [returns[number] for number in sorted(returns)]
 
 

@@ -17,6 +17,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from sweeps.base.errors import Infeasible, UserError
+from sweeps.base.signals import on_signals
 from sweeps.choose import Chooser
 from sweeps.hydra.settings import SweeperConf
 from sweeps.launchers.contract import TrialLauncher
@@ -25,7 +26,10 @@ from sweeps.record.writer import Record
 from sweeps.show.terminal.lines import View
 from sweeps.space.grammar import parse
 from sweeps.study.run.choosing import Choosing
+from sweeps.study.run.driver import drive
+from sweeps.study.run.interruption import Interruption, Lookout, Signs
 from sweeps.study.run.loop import Loop
+from sweeps.study.run.observer import Observer
 from sweeps.study.run.starter import Starter
 from sweeps.study.run.stop import Stop
 from sweeps.study.run.watchers import Watchers
@@ -242,11 +246,30 @@ class Said(View):
         self.lines.append(text)
 
 
+class ScriptedLookout(Lookout):
+    """A lookout that sees the signals of this process, and no files: `stop_reason` returns why the driver ends."""
+
+    def __init__(self, stop_reason: Callable[[], str]) -> None:
+        self._stop_reason = stop_reason
+        self._signal = None
+        self.interruption = None
+
+    def observe(self) -> Signs:
+        return Signs(self._signal)
+
+    def look(self) -> Interruption | None:
+        reason = self._stop_reason()
+        if reason and not self.interruption:
+            self.interruption = Interruption(reason)
+        return super().look()
+
+
 @dataclass
 class Drive:
     """What one driver did."""
 
     loop: Loop
+    watchers: Watchers
     summary: StudySnapshot
     lines: list[str]
 
@@ -286,39 +309,36 @@ class Study:
         self.timeout_min: float | None = None
         """What each trial asks for."""
 
-    def drive(self, launcher: FakeLauncher, told_to_stop: Callable[[], str] = lambda: "", **changes: Any) -> Drive:
+    def drive(self, launcher: FakeLauncher, stop_reason: Callable[[], str] = lambda: "", **changes: Any) -> Drive:
         """Run one driver, from its start to its end. `last` has the driver while it runs."""
         launcher.open()
         settings = SweeperConf(**{**vars(self.settings), **changes})
-        view = Said()
+        view, lookout = Said(), ScriptedLookout(stop_reason)
         record = self.record(settings)
-        choosing, added = self._choosing, self.added
-        starter = Starter(
-            record,
-            [*choosing.choosers(), *self.more],
-            self._make_job,
-            lambda trial: [],
-            view.say,
-            take_requests=lambda: [
-                record.add(Added(name, point, not self.space.contains(point))) for point, name in added()
-            ],
-            clock=self.clock,
-        )
+        choosing = self._choosing
         loop = Loop(
             record,
-            starter,
-            Stop(record, settings, view.say, launcher.cancel_pending, self.clock),
+            Starter(record, [*choosing.choosers(), *self.more], self, lookout, self.clock),
+            Stop(record, settings, launcher, self.clock),
             launcher,
             settings,
-            Watchers(view, launcher),
-            told_to_stop,
+            lookout,
+            self,
+            Observer(record, choosing.pruner(record), self.clock),
             self.clock,
-            choosing.pruner(record),
             ahead=choosing.is_grid,
         )
-        self.last = Drive(loop, record.study, view.lines)
-        loop.run()
+        watchers = Watchers(view, launcher)
+        self.last = Drive(loop, watchers, record.study, view.lines)
+        with on_signals(lookout.note_signal):
+            drive(loop, watchers, record.study)
         return self.last
+
+    def take(self, record: Record) -> list[str]:
+        """Record what a person adds."""
+        for point, name in self.added():
+            record.add(Added(name, point, not self.space.contains(point)))
+        return []
 
     def record(self, settings: SweeperConf) -> Record:
         """Return the record of the study, as the next driver opens it."""
@@ -339,10 +359,13 @@ class Study:
     def steps(self, number: int) -> list[int]:
         return [line.step for line in self.trial(number).read_metrics().values]
 
-    def _make_job(self, row: TrialRecord) -> Job:
+    def make(self, row: TrialRecord) -> Job:
         if row.number in self.refused:
             raise UserError(f"trial {row.number} makes no sense")
         if self.infeasible(row):
             raise Infeasible(f"x={row.params['x']} is too large")
         number, request = row.number, Request(self.gpus, timeout_min=self.timeout_min)
         return Job("s", number, 0, DictConfig({}), request, self.trial(number), b"", self._choosing.objective)
+
+    def track(self, row: TrialRecord, job: Job) -> Job:
+        return job

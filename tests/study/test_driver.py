@@ -683,7 +683,10 @@ class ItsJob:
     def __init__(self) -> None:
         self.ended = 0
 
-    def watch(self) -> None: ...
+    def newer(self) -> str:
+        return ""
+
+    def renew(self) -> None: ...
 
     def end(self) -> None:
         self.ended += 1

@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.hydra.settings import LocalLauncherConf
 from sweeps.launchers.local.machine import Machine
 from sweeps.record.study import TrialRecord
-from sweeps.study.run.gpu_sharing import GpuSharing
+from sweeps.study.run.jobs import GpuSharing
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.run.sent_job import Job
@@ -39,9 +39,9 @@ def test_trials_on_a_gpu(typed: int, memory: list[tuple[float, float | None]], c
     machine, lines = Machine(tuple(range(8)), ("0",), 64.0), list[str]()
     ends = [Outcome(State.COMPLETED, gpus=gpus, used={"gpu_memory": used} if used else {}) for gpus, used in memory]
     trials = [TrialRecord(n, {}, end.state, Path(str(n)), (end,)) for n, end in enumerate(ends)]
-    resumed, live = (GpuSharing(machine, lines.append, earlier) for earlier in (trials, []))  # type: ignore[arg-type]
+    resumed, live = (GpuSharing(machine, earlier) for earlier in (trials, []))  # type: ignore[arg-type]
     for trial in trials:
-        live.note(trial)
+        lines += filter(None, [live.note(trial)])
     for sharing in (live, resumed):
         job = sharing.fit(make_job(machine, typed))
         assert (job.request.gpus, job.config.hydra.launcher.trials_per_gpu) == (1 / count, count)

@@ -166,7 +166,7 @@ def retry_failed(study: Study) -> None:
             commands.main()
     assert not exit_.value.code
     requests = Requests(study.folder, study.space, Seeds(), None)  # type: ignore[arg-type]
-    requests.retry(study.record(study.settings), lambda line: None)
+    requests.retry(study.record(study.settings))
 
 
 def drive_to_its_end(study: Study, launcher: FakeLauncher, kills: Kills) -> Drive:

@@ -843,7 +843,7 @@ def test_page_is_updated_while_trials_run_and_errors_are_reported(make_study: Ma
             self.problem = "report.html cannot be written now: the disk is full"
 
     def look() -> str:
-        study.last.loop.watchers.page = page  # type: ignore[assignment]
+        study.last.watchers.page = page  # type: ignore[assignment]
         return ""
 
     study, page = make_study(), Page()

@@ -78,9 +78,9 @@ def test_unreadable_request_is_named_once_and_taken_later(
     with monkeypatch.context() as patch:
         patch.setattr(manual, "read_json", forbid)
         for _ in range(3):
-            requests.take(record, lines.append)
+            lines += requests.take(record)
     assert len(lines) == 1 and "Permission denied" in lines[0] and str(file) in lines[0]
-    requests.take(record, lines.append)
+    lines += requests.take(record)
     assert [excluded.text for excluded in record.study.excluded] == ["x=3"]
     assert not file.exists() and len(lines) == 1
 

@@ -109,18 +109,25 @@ class Server:
                         self._kill(*message)
                 if time.monotonic() > check_at:
                     self._check_memory()
-                    for pid, fork in self._running.items():
-                        if time.monotonic() > fork.leave_by:
-                            kill_tree(pid)
+                    self._kill_stragglers()
                     check_at = time.monotonic() + _CHECK_S
         finally:
             self._running.clear()
-            deadline = time.monotonic() + _KILL_WAIT_S
-            while (orphans := self._orphans()) and time.monotonic() < deadline:
-                for pid in orphans:
-                    kill_tree(pid)
-                    os.waitpid(pid, os.WNOHANG)
-                time.sleep(0.001)
+            self._kill_orphans()
+
+    def _kill_stragglers(self) -> None:
+        """Kill the ranks that are alive for long after the end of their trial."""
+        for pid, fork in self._running.items():
+            if time.monotonic() > fork.leave_by:
+                kill_tree(pid)
+
+    def _kill_orphans(self) -> None:
+        deadline = time.monotonic() + _KILL_WAIT_S
+        while (orphans := self._orphans()) and time.monotonic() < deadline:
+            for pid in orphans:
+                kill_tree(pid)
+                os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.001)
 
     def _kill(self, number: int, end: Outcome) -> None:
         for pid, fork in self._ranks(number):

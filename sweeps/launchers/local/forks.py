@@ -113,28 +113,27 @@ class Forks:
                 self.ready = True
                 timeout_s = 0.0
         except (EOFError, ConnectionResetError):  # because the server died, and its trials with it
-            code = self._wait_for_exit()
-            self._deaths = 0 if self.ready else self._deaths + 1
-            if not self.ready and (code >= 0 or self._deaths == 3):
-                ended = (
-                    f"it was killed by signal {-code}"
-                    if code < 0
-                    else f"it ended with exit code {code}"
-                )
-                last = "".join(last_lines(self._log, 1)).strip() if code > 0 else ""
-                problem = (
-                    f"hydra.launcher.preload={self._preload} cannot be imported: {last or ended}"
-                )
-                raise UserError(f"{problem}\nSee {self._log}") from None
-            self.ready = False
-            self.open()
-            lost = Outcome(
-                State.LOST,
-                "its process was killed from outside, with the fork server of all trials",
-            )
+            self._restart(self._wait_for_exit())
+            reason = "its process was killed from outside, with the fork server of all trials"
+            lost = Outcome(State.LOST, reason)
             over += [(number, lost) for number in self._running.difference(dict(over))]
         self._running.difference_update(dict(over))
         return over
+
+    def _restart(self, code: int) -> None:
+        """Start another server after one that ended with this exit code. Raises UserError if its
+        imports failed."""
+        self._deaths = 0 if self.ready else self._deaths + 1
+        if not self.ready and (code >= 0 or self._deaths == 3):
+            reason = f"it ended with exit code {code}"
+            if code < 0:
+                reason = f"it was killed by signal {-code}"
+            elif code > 0:
+                reason = "".join(last_lines(self._log, 1)).strip() or reason
+            problem = f"hydra.launcher.preload={self._preload} cannot be imported: {reason}"
+            raise UserError(f"{problem}\nSee {self._log}") from None
+        self.ready = False
+        self.open()
 
     def kill(self, number: int, state: State, reason: str) -> None:
         """End a trial; `poll` reports this state and reason."""

@@ -42,38 +42,26 @@ class Machine:
         if settings.nodes > 1:
             advice = f"Train in ranks={settings.nodes} processes here, or {_ON_A_CLUSTER}"
             raise UserError(f"nodes={settings.nodes}: this machine is one node.\n{advice}")
-        gpu_count = settings.gpus_per_node or 0
-        held = gpus_on_node(settings, gpu_count)
         rank_cores = self._cores_per_rank(settings)
         ranks = settings.tasks_per_node
-        cores_name = (
-            "hydra.launcher.cpus_per_task" if ranks == 1 else f"{ranks} ranks of {rank_cores} cores"
-        )
+        gpu_count = settings.gpus_per_node or 0
         of_app = OmegaConf.select(config.hydra.launcher._get_root(), "gpus")
         gpus_name = "gpus" if of_app == gpu_count else "hydra.launcher.gpus_per_node"
-        for name, required, available, unit in (
-            (gpus_name, gpu_count, len(self.gpus), "GPUs"),
-            (cores_name, rank_cores * ranks, len(self.cores), "CPU cores"),
-            (
-                "hydra.launcher.mem_gb",
-                settings.mem_gb or 0,
-                math.floor(self.memory_gb),
-                "GB of memory",
-            ),
-        ):
-            if required > available:
-                most = (
-                    f"Type {name}={available}"
-                    if name.isidentifier() or "." in name
-                    else f"Ask for {available}"
-                )
-                advice = f"{most}{' or less' * (available > 0)}, or {_ON_A_CLUSTER}"
-                raise UserError(
-                    f"{name}={required}: this machine has {available or 'no'} {unit}.\n{advice}"
-                )
-        limits = settings.mem_gb, settings.timeout_min
+        cores_name = "hydra.launcher.cpus_per_task"
+        if ranks > 1:
+            cores_name = f"{ranks} ranks of {rank_cores} cores"
+        memory_gb = math.floor(self.memory_gb)
+        _refuse_more(gpus_name, gpu_count, len(self.gpus), "GPUs")
+        _refuse_more(cores_name, rank_cores * ranks, len(self.cores), "CPU cores")
+        _refuse_more("hydra.launcher.mem_gb", settings.mem_gb or 0, memory_gb, "GB of memory")
+
         return Request(
-            held, rank_cores * ranks, *limits, ranks=ranks, co2_g_per_kwh=settings.co2_g_per_kwh
+            gpus_on_node(settings, gpu_count),
+            rank_cores * ranks,
+            settings.mem_gb,
+            settings.timeout_min,
+            ranks=ranks,
+            co2_g_per_kwh=settings.co2_g_per_kwh,
         )
 
     def _cores_per_rank(self, settings: LocalLauncherConf) -> int:
@@ -82,7 +70,9 @@ class Machine:
         count = settings.gpus_per_node or 0
         every = len(self.gpus)
         sharers = settings.tasks_per_node * settings.trials_per_gpu
-        return max(1, len(self.cores) * count // every // sharers) if 0 < count <= every else 1
+        if not 0 < count <= every:
+            return 1
+        return max(1, len(self.cores) * count // every // sharers)
 
     def at_once(self, config: DictConfig) -> tuple[int, str]:
         """Return how many trials of this configuration fit, and the limit in words. Raises
@@ -90,23 +80,30 @@ class Machine:
         request = self.request(config)
         settings = read(config.hydra.launcher, LocalLauncherConf)
         trial_gb = request.mem_gb or DEFAULT_GB * settings.tasks_per_node
+        gpus_name = "gpus_per_node" if request.gpus >= 1 else "trials_per_gpu"
         limits = [
-            (
-                len(self.gpus),
-                request.gpus,
-                "GPUs",
-                "gpus_per_node" if request.gpus >= 1 else "trials_per_gpu",
-            ),
+            (len(self.gpus), request.gpus, "GPUs", gpus_name),
             (len(self.cores), request.cores or 0, "CPU cores", "cpus_per_task"),
             (math.floor(self.memory_gb), trial_gb, "GB of memory", "mem_gb"),
         ]
         # because of 1/49 GPU
         counts = [(int(round(limit[0] / limit[1], 6)), *limit) for limit in limits if limit[1]]
         count, total, each, unit, name = min(counts)
-        return (
-            count,
-            f"this machine has {total} {unit}, and each takes {each:g} (hydra.launcher.{name})",
-        )
+        limit = f"this machine has {total} {unit}, and each takes {each:g} (hydra.launcher.{name})"
+        return count, limit
+
+
+def _refuse_more(name: str, required: float, available: int, unit: str) -> None:
+    """Raise UserError if the setting `name` requires more than this machine has."""
+    if required <= available:
+        return
+    is_setting = name.isidentifier() or "." in name
+    most = f"Type {name}={available}" if is_setting else f"Ask for {available}"
+    or_less = " or less" if available else ""
+    raise UserError(
+        f"{name}={required}: this machine has {available or 'no'} {unit}.\n{most}{or_less}, or"
+        f" {_ON_A_CLUSTER}"
+    )
 
 
 def visible_gpus() -> list[str]:

@@ -196,38 +196,42 @@ def _path_problems(settings: SlurmLauncherConf) -> Iterator[str]:
 
 
 def _container_problems(settings: SlurmLauncherConf) -> Iterator[str]:
-    if not (container := settings.container):
+    container = settings.container
+    if not container:
         return
-    problem = f"hydra.launcher.container={container}"
-    if wrong := [
-        path
-        for path in (str(Path.cwd()), *app_path(), *(settings.stage or []))
-        if {*",:"} & {*path}
-    ]:
-        yield (
-            f"{problem}: a container cannot mount {wrong[0]}, because of its comma or"
-            " colon.\nRename the folder"
-        )
+    yield from _mount_problems(settings, container)
     if _is_image(container) or container.endswith(".sqsh"):
-        if not Path(container).expanduser().exists():
-            build = f"apptainer build {shlex.quote(container)} docker://python:3.11"
-            yield (
-                f"{problem}: no such file (working directory: {Path.cwd()}).\nCorrect the path, or"
-                f" build it: {build}"
-            )
+        yield from _file_problems(container)
     elif _has_pyxis() is False:
         name = container if "://" in container else f"docker://{container}"
-        image = (
-            "hydra.launcher.container=image.sif, made by: apptainer build image.sif"
-            f" {shlex.quote(name)}"
-        )
+        build = f"apptainer build image.sif {shlex.quote(name)}"
         yield (
-            f"{problem}: srun here has no --container-image (Pyxis is not installed).\nType {image}"
+            f"hydra.launcher.container={container}: srun here has no --container-image (Pyxis is"
+            f" not installed).\nType hydra.launcher.container=image.sif, made by: {build}"
         )
-    if settings.stage and not _is_image(container):
+    if not _is_image(container) and settings.stage:
         yield (
             "hydra.launcher.stage: a container of Pyxis has no disk of the node.\nRemove stage, or"
             " use an image.sif"
+        )
+
+
+def _mount_problems(settings: SlurmLauncherConf, container: str) -> Iterator[str]:
+    mounts = [str(Path.cwd()), *app_path(), *(settings.stage or [])]
+    wrong = [path for path in mounts if {*",:"} & {*path}]
+    if wrong:
+        yield (
+            f"hydra.launcher.container={container}: a container cannot mount {wrong[0]}, because of"
+            " its comma or colon.\nRename the folder"
+        )
+
+
+def _file_problems(container: str) -> Iterator[str]:
+    if not Path(container).expanduser().exists():
+        build = f"apptainer build {shlex.quote(container)} docker://python:3.11"
+        yield (
+            f"hydra.launcher.container={container}: no such file (working directory:"
+            f" {Path.cwd()}).\nCorrect the path, or build it: {build}"
         )
 
 

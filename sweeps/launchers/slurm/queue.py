@@ -107,9 +107,8 @@ def read_ticket(folder: Path) -> Ticket:
             index = str(content.get("index"))
             if index.isdecimal() and (array / ELEMENTS / index).resolve() == folder.resolve():
                 array_id = read_job_id(array)
-                return Ticket(
-                    f"{name_of(array)}_{index}", array_id and f"{array_id}_{index}", array
-                )
+                element_id = array_id and f"{array_id}_{index}"
+                return Ticket(f"{name_of(array)}_{index}", element_id, array)
         elif content.get("name") == name and str(content.get("id")).isdecimal():
             return Ticket(name, str(content["id"]))
     return Ticket(name)
@@ -139,20 +138,20 @@ def sacct(ids: Iterable[str]) -> Listing:
     """
     jobs = Listing()
     names: dict[str, str] = {}
-    clusters = [f"--clusters={os.environ[_CLUSTERS]}"] if _CLUSTERS in os.environ else []
-    jobs_and_arrays = {job_id.partition("_")[0]: None for job_id in ids}
-    for step_id, state, name in rows(
-        [*_SACCT, *clusters, f"--jobs={','.join(jobs_and_arrays)}"], 3
-    ):
-        job_ids, _, step = step_id.partition(".")
+    jobs_and_arrays = dict.fromkeys(job_id.partition("_")[0] for job_id in ids)
+    command = [*_SACCT, f"--jobs={','.join(jobs_and_arrays)}"]
+    if _CLUSTERS in os.environ:
+        command.append(f"--clusters={os.environ[_CLUSTERS]}")
+    for step_id, state, name in rows(command, 3):
         words = state.split()  # such as CANCELLED by 0
-        for job_id in _elements(job_ids) if words else ():
+        if not words:
+            continue
+        job_ids, _, step = step_id.partition(".")
+        by = words[2] if len(words) == 3 else None
+        for job_id in _elements(job_ids):
             if not step:
                 names[job_id] = _name_in(name, job_id)
-                jobs.add(
-                    names[job_id],
-                    JobInfo(job_id, words[0], by=words[2] if len(words) == 3 else None),
-                )
+                jobs.add(names[job_id], JobInfo(job_id, words[0], by=by))
             elif words == ["OUT_OF_MEMORY"] and job_id in names:
                 # because only the step has this state
                 jobs.add(names[job_id], JobInfo(job_id, words[0]))
@@ -187,47 +186,46 @@ def by_array(ids: Iterable[str]) -> list[str]:
 
 def cancel(jobs: Sequence[str], pending_only: bool = False) -> None:
     """Cancel jobs, by ids or `--name=NAME`. Raises SlurmError if any of the jobs may still run."""
+    state = ["--state=PENDING"] if pending_only else []
     try:
-        answer(["scancel", *(["--state=PENDING"] if pending_only else []), *jobs])
+        answer(["scancel", *state, *jobs])
     except SlurmError as error:
         harmless = ("Job/step already completing or completed", "Invalid job id specified")
-        if lines := [
-            line for line in str(error).splitlines() if not any(text in line for text in harmless)
-        ]:
-            raise SlurmError("; ".join(lines)) from error
+        lines = str(error).splitlines()
+        harmful = [line for line in lines if not any(text in line for text in harmless)]
+        if harmful:
+            raise SlurmError("; ".join(harmful)) from error
 
 
 def select_cluster(name: str | None) -> None:
     """Send all later SLURM commands of this process to a cluster; if None, to the user's own
     choice."""
+    chosen = name or _TYPED_CLUSTER
     os.environ.pop(_CLUSTERS, None)
-    if chosen := name or _TYPED_CLUSTER:
+    if chosen:
         os.environ[_CLUSTERS] = chosen
 
 
 def cluster_of(study: Path) -> str | None:
     """Return the cluster that a job of the study was submitted to by name; "" without a name, None
     without a job."""
-    scripts = (
-        file for pattern in _SCRIPTS for file in study.glob(f"{pattern}/slurm/*submission*.sh")
-    )
-    texts = (script.read_text(errors="replace") for script in scripts)
-    # the others were cut before sbatch
-    if (text := next((text for text in texts if "\nsrun " in text), None)) is None:
-        return None
-    match = re.search("^#SBATCH --clusters=(.*)$", text, re.MULTILINE)
-    return shlex.split(match[1])[0] if match else ""
+    for pattern in _SCRIPTS:
+        for script in study.glob(f"{pattern}/slurm/*submission*.sh"):
+            text = script.read_text(errors="replace")
+            if "\nsrun " in text:  # because the others were cut before sbatch
+                match = re.search("^#SBATCH --clusters=(.*)$", text, re.MULTILINE)
+                return shlex.split(match[1])[0] if match else ""
+    return None
 
 
 def choose_cluster(study: Path, name: str | None) -> None:
     """Choose the cluster for the study's jobs. Raises UserError if the study has jobs on another
     cluster."""
-    if (former := cluster_of(study)) not in (None, name or ""):
-        problem = (
-            f"hydra.launcher.clusters={name or 'null'}: this study has jobs on another cluster"
-        )
+    former = cluster_of(study)
+    if former not in (None, name or ""):
         raise UserError(
-            f"{problem}.\nType hydra.launcher.clusters={former or 'null'}, or another study_name"
+            f"hydra.launcher.clusters={name or 'null'}: this study has jobs on another cluster.\n"
+            f"Type hydra.launcher.clusters={former or 'null'}, or another study_name"
         )
     select_cluster(name)
 

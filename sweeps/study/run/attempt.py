@@ -25,7 +25,11 @@ class Attempt:
     read_error: str = ""  # why its files could not be read at the last look
     unreadable_since: float = 0.0  # seconds since 1970
     adopted: bool = False  # whether an earlier driver submitted it
-    metrics_offset: int = 0  # bytes of its metrics that were read
+
+    @property
+    def is_queued(self) -> bool:
+        """Return whether the attempt has not started."""
+        return self.started_at is None
 
     def has_begun(self) -> bool:
         return self.started_at is not None

@@ -48,7 +48,24 @@ class Budget:
         patience = self.settings.patience
         if target is None and patience is None:
             return None
+
         sign = -1 if self.settings.directions[0] == "maximize" else 1
+        best_value, best_trial, count = self._best_result(sign, patience)
+        if not best_trial:
+            return None
+        if target is not None and best_value <= sign * target:
+            result = f"{self.study.objective[0]}={sign * best_value:.6g}"
+            reason = f"{best_trial} reached target={target:g} with {result}"
+            return Enough(reason, "target", reached_goal=True)
+        if count == patience:
+            kind = "trial" if self.settings.repeats == 1 else "configuration"
+            ended = f"{counted(count, kind)} ended without an improvement on {best_trial}"
+            return Enough(f"{ended} (patience={patience})", "patience", reached_goal=True)
+        return None
+
+    def _best_result(self, sign: int, patience: int | None) -> tuple[float, str, int]:
+        """Return the least value, its trial, and how many results came after it; up to the result
+        with which the patience is spent."""
         best_value = math.inf
         best_trial = ""
         count = 0
@@ -61,21 +78,7 @@ class Budget:
                 count += 1
             if best_trial and count == patience:
                 break  # because patience is not renewed by trials that were still running
-        if not best_trial:
-            return None
-        if target is not None and best_value <= sign * target:
-            result = f"{self.study.objective[0]}={sign * best_value:.6g}"
-            return Enough(
-                f"{best_trial} reached target={target:g} with {result}", "target", reached_goal=True
-            )
-        if count == patience:
-            kind = "trial" if self.settings.repeats == 1 else "configuration"
-            reason = (
-                f"{counted(count, kind)} ended without an improvement on {best_trial}"
-                f" (patience={patience})"
-            )
-            return Enough(reason, "patience", reached_goal=True)
-        return None
+        return best_value, best_trial, count
 
     def judge_spending(self, running: Collection[Attempt]) -> Enough | None:
         """Return why nothing further may start: too many trials failed, or a budget is spent; else
@@ -85,9 +88,8 @@ class Budget:
             count = len(self.study.bad())
             # `planned` comes first because `total`, which is never less, looks at every trial.
             if count > rate * (self.study.planned or 0) and count > rate * (self.study.total or 0):
-                return Enough(
-                    f"{counted(count, 'trial')} failed, more than max_failure_rate={rate} allows"
-                )
+                failed = f"{counted(count, 'trial')} failed"
+                return Enough(f"{failed}, more than max_failure_rate={rate} allows")
         for name, hours_used in (("max_gpu_hours", self._gpu_hours), ("max_hours", self._hours)):
             limit = getattr(self.settings, name)
             if limit is not None and hours_used(running) >= limit:
@@ -108,46 +110,47 @@ class Budget:
         if hours is None:
             return None
         prediction = f"trial {attempt.trial.number} is predicted to take {hours:.3g} hours"
-        override = "(hydra.sweeper.budget_overrun=true starts it anyway)"
-        if limit is not None and (used := self._hours(running)) + hours > limit:
-            left = max(0, limit - used)
-            return Enough(
-                f"{prediction}, but {left:.3g} of max_hours={limit} are left {override}",
-                "max_hours",
-            )
+        if limit is not None:
+            used = self._hours(running)
+            if used + hours > limit:
+                return _overrun(prediction, "max_hours", limit, used)
+
         gpus = attempt.job.request.gpus
         if gpu_limit is not None and gpus:
             used = self._gpu_hours(running)
             used += sum(other.job.request.gpus * self._rest_hours(other) for other in running)
             if used + gpus * hours > gpu_limit:
-                left = max(0.0, gpu_limit - used)
-                left_words = f"{left:.3g} of max_gpu_hours={gpu_limit} are left"
-                return Enough(
-                    f"{prediction} on {gpus:.3g} GPUs, but {left_words} {override}", "max_gpu_hours"
-                )
+                prediction = f"{prediction} on {gpus:.3g} GPUs"
+                return _overrun(prediction, "max_gpu_hours", gpu_limit, used)
         return None
 
     def _results(self, sign: int) -> Iterator[tuple[float, float, str]]:
         """Yield when each result was complete (s), its value, and its trial. Less is better; a
         failure is inf."""
-        seed_key = self.settings.seed_key
-        repeats = self.settings.repeats
         trials = [trial for trial in self.study.rows if not trial.infeasible and not trial.race]
         groups = [[trial] for trial in trials]
-        if repeats > 1:
-            groups = [configuration.rows for configuration in by_configuration(trials, seed_key)]
+        if self.settings.repeats > 1:
+            configurations = by_configuration(trials, self.settings.seed_key)
+            groups = [configuration.rows for configuration in configurations]
         for group in groups:
             ended = [trial for trial in group if trial.state.is_over and trial.attempts]
-            values = [sign * trial.result[0] for trial in ended if trial.result]
-            failed = any(trial.state not in (State.COMPLETED, *LOST) for trial in ended)
-            needed = repeats if seed_key in group[0].params else 1
-            if failed or (ended and len(ended) >= needed):
-                value = math.inf if failed or not values else fmean(values)
-                yield (
-                    max(trial.attempts[-1].ended_at for trial in ended),
-                    value,
-                    f"trial {group[0].number}",
-                )
+            value = self._value_of(group[0], ended, sign)
+            if value is not None:
+                completed_at = max(trial.attempts[-1].ended_at for trial in ended)
+                yield completed_at, value, f"trial {group[0].number}"
+
+    def _value_of(
+        self, first: TrialRecord, ended: Sequence[TrialRecord], sign: int
+    ) -> float | None:
+        """Return the mean result of a configuration, of which these trials have ended; None while
+        it is incomplete."""
+        if any(trial.state not in (State.COMPLETED, *LOST) for trial in ended):
+            return math.inf
+        needed = self.settings.repeats if self.settings.seed_key in first.params else 1
+        if len(ended) < needed:
+            return None
+        values = [sign * trial.result[0] for trial in ended if trial.result]
+        return fmean(values) if values else math.inf
 
     def _gpu_hours(self, running: Collection[Attempt]) -> float:
         hours = sum(outcome.gpu_hours for trial in self.study.rows for outcome in trial.attempts)
@@ -179,22 +182,27 @@ class Budget:
         is unknown."""
         if not attempt.started_at:
             return 0.0
-        return max(
-            0.0, (self._left_hours(attempt) or 0.0) - (self.clock() - attempt.started_at) / 3600
-        )
+        passed = (self.clock() - attempt.started_at) / 3600
+        return max(0.0, (self._left_hours(attempt) or 0.0) - passed)
 
     def _left_hours(self, attempt: Attempt) -> float | None:
         """Return how long an attempt will take in hours, less the time of its trial's earlier
         attempts."""
-        durations = [
-            (trial.params, seconds)
-            for trial in self.study.rows
-            if trial.state is State.COMPLETED
-            and trial.attempts[-1].gpus == attempt.job.request.gpus
-            and (seconds := _seconds(trial)) > 0
-        ]
+        gpus = attempt.job.request.gpus
+        completed = [trial for trial in self.study.rows if trial.state is State.COMPLETED]
+        similar = [trial for trial in completed if trial.attempts[-1].gpus == gpus]
+        durations = [(trial.params, _seconds(trial)) for trial in similar if _seconds(trial) > 0]
         predicted = predict_seconds(attempt.trial.params, durations)
-        return None if predicted is None else max(0.0, predicted - _seconds(attempt.trial)) / 3600
+        if predicted is None:
+            return None
+        return max(0.0, predicted - _seconds(attempt.trial)) / 3600
+
+
+def _overrun(prediction: str, name: str, limit: float, used: float) -> Enough:
+    """Return that a trial would exceed the limit of this name, of which so much is used."""
+    left = max(0, limit - used)
+    override = "(hydra.sweeper.budget_overrun=true starts it anyway)"
+    return Enough(f"{prediction}, but {left:.3g} of {name}={limit} are left {override}", name)
 
 
 def predict_seconds(point: Point, durations: Sequence[tuple[Point, float]]) -> float | None:
@@ -213,15 +221,17 @@ def predict_seconds(point: Point, durations: Sequence[tuple[Point, float]]) -> f
     columns = [column for key in keys for column in _columns(key, points)]
     if not columns:
         return float(np.exp(logs.mean()))
+
     table = np.array([[measure(params) for measure in columns] for params in [*points, point]])
     mean = table[:-1].mean(axis=0)
     spread = table[:-1].std(axis=0)
     # because a constant column predicts nothing
     table = (table - mean) / np.where(spread > 0, spread, np.inf)
     x = table[:-1]
-    target = table[-1]
-    weights = np.linalg.solve(x.T @ x + _RIDGE * np.eye(len(columns)), x.T @ (logs - logs.mean()))
-    return float(np.exp(logs.mean() + target @ weights))
+    ridge = x.T @ x + _RIDGE * np.eye(len(columns))
+    weights = np.linalg.solve(ridge, x.T @ (logs - logs.mean()))
+    predicted_log = logs.mean() + table[-1] @ weights
+    return float(np.exp(predicted_log))
 
 
 def _columns(key: str, points: Sequence[Point]) -> list[Callable[[Point], float]]:

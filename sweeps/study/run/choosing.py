@@ -49,38 +49,43 @@ class Choosing:
         self._config = config
         self.is_grid = is_grid(settings)
         self.seeds = choose_seeds(settings, space, config)
-        in_grid = self.is_grid and settings.repeats > 1
-        self.space = add_seeds(space, settings.seed_key, self.seeds.repeated) if in_grid else space
-        named = settings.objective is not None
-        self.objective = Objective(settings.objectives, named, needed=named or not self.is_grid)
-        # because an existing study was checked when it began
-        is_new = not (folder / "study.json").exists()
+        self.space = space
+        if self.is_grid and settings.repeats > 1:
+            self.space = add_seeds(space, settings.seed_key, self.seeds.repeated)
+        has_name = settings.objective is not None
+        is_needed = has_name or not self.is_grid
+        self.objective = Objective(settings.objectives, has_name, needed=is_needed)
         self._memory = OutOfMemory(settings.memory_axes, config)
-        if is_new:
-            self._memory.refuse_unknown(
-                [parameter.key.lstrip("+") for parameter in self.space.parameters]
-            )
+        self.prunes = _prunes(settings)
+        # because an existing study was checked when it began
+        if not (folder / "study.json").exists():
+            self._refuse_wrong_settings()
+
         self.start = warm_start.start_points(settings, self.space)
         self.earlier = warm_start.load_earlier(settings, self.space, config, folder, read_study)
-        self.prunes = _prunes(settings)
-        if self.prunes and len(settings.directions) > 1 and is_new:
-            raise UserError(
-                f"a pruner needs one objective, but there are {len(settings.directions)}: often"
-                " neither of two trials dominates the other.\nRemove it"
-                " (hydra/sweeper/pruner=none), or choose one objective:"
-                f" hydra.sweeper.objective={settings.objectives[0]}"
-                f" hydra.sweeper.direction={settings.directions[0]}"
-            )
-        repeats = settings.repeats if not self.is_grid else 1
         self.size = None if settings.custom_search_space else count_points(self.space, settings)
-        limit = settings.max_grid_trials if self.is_grid else settings.n_trials or 0
-        self.planned = min((count for count in (limit, self.size) if count is not None), default=0)
+        self.planned = self._planned_count()
+        repeats = 1 if self.is_grid else settings.repeats
         self._study = StudySnapshot(
             name, folder, settings.objectives, settings.directions, [], repeats=repeats
         )
         self._custom = _import_custom_space(settings)
         self._fed: FedStudy | None = None
         self._chooser = self._grid() if self.is_grid and not self._custom else self._sampler()
+
+    def _refuse_wrong_settings(self) -> None:
+        """Raise UserError if the settings of a new study do not fit its space or its objectives."""
+        keys = [parameter.key.lstrip("+") for parameter in self.space.parameters]
+        self._memory.refuse_unknown(keys)
+        if self.prunes:
+            _refuse_several_objectives(self._settings)
+
+    def _planned_count(self) -> int:
+        """Return how many trials the study begins at most; 0 without a limit."""
+        settings = self._settings
+        limit = settings.max_grid_trials if self.is_grid else settings.n_trials or 0
+        limits = [count for count in (limit, self.size) if count is not None]
+        return min(limits, default=0)
 
     def _grid(self) -> Chooser:
         if self.prunes:
@@ -98,18 +103,14 @@ class Choosing:
 
         settings = self._settings
         earlier = self.earlier.trials
-        start: Sequence[Point] = [*self.space.points()] if self.is_grid else self.start
-        limit = (
-            min(len(start), settings.max_grid_trials or len(start))
-            if self.is_grid
-            else settings.n_trials or 0
-        )
-        samplers = Samplers(
-            None if self.is_grid else settings.sampler,
-            settings.directions,
-            self.space,
-            self._study.name,
-        )
+        start: Sequence[Point] = self.start
+        limit = settings.n_trials or 0
+        sampler = settings.sampler
+        if self.is_grid:
+            start = [*self.space.points()]
+            limit = min(len(start), settings.max_grid_trials or len(start))
+            sampler = None
+        samplers = Samplers(sampler, settings.directions, self.space, self._study.name)
         encoding = Encoding(self.space, true_values=self._custom is not None)
         # because the surrogate weighs them itself
         fed = [] if samplers.models and not self._custom else earlier
@@ -186,6 +187,18 @@ class Choosing:
 def _has_values(point: Point, part: Point) -> bool:
     """Return whether a point has the values of a part of one."""
     return canonical({key: value for key, value in point.items() if key in part}) == canonical(part)
+
+
+def _refuse_several_objectives(settings: SweeperConf) -> None:
+    """Raise UserError if a pruner is chosen for several objectives."""
+    if len(settings.directions) > 1:
+        raise UserError(
+            f"a pruner needs one objective, but there are {len(settings.directions)}: often"
+            " neither of two trials dominates the other.\nRemove it"
+            " (hydra/sweeper/pruner=none), or choose one objective:"
+            f" hydra.sweeper.objective={settings.objectives[0]}"
+            f" hydra.sweeper.direction={settings.directions[0]}"
+        )
 
 
 def _prunes(settings: SweeperConf) -> bool:

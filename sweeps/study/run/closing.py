@@ -4,7 +4,6 @@ import math
 import shlex
 import socket
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,40 +19,33 @@ from sweeps.record.trial_config import read_launcher, read_memory_axes, read_val
 from sweeps.show.configurations import describe_best_configuration
 from sweeps.show.findings import Findings
 from sweeps.show.terminal.lines import View, relative_path, tally
-from sweeps.study.run.budget import Enough
+from sweeps.study.run.events import LoopEnd
 from sweeps.trial.job import State
 
 if TYPE_CHECKING:
     from sweeps.show.trials import TrialFiles
 
 
-@dataclass(frozen=True)
-class LoopEnd:
-    """How the loop of a driver ended."""
-
-    running: int  # number of trials that run without this driver
-    stopped: str  # why no further trial was started; empty if all were started
-    enough: Enough | None  # why the study had enough; None if it stopped for another reason
-    interrupted: bool
-    detached: bool  # whether trials were to run without this driver
-    all_had_ended: bool  # whether all trials had ended before
-
-
 def exit_code(study: StudySnapshot, settings: SweeperConf, end: LoopEnd) -> ExitCode:
     """Return the exit code of the driver. Failed trials are more than max_failure_rate allows (by
     default none)."""
-    all_infeasible = bool(study.rows) and all(trial.infeasible for trial in study.rows)
     if end.interrupted:
         return ExitCode.INTERRUPTED
-    failed = [trial for trial in study.rows if trial.state.has_failed]
-    if all_infeasible or len(failed) > (settings.max_failure_rate or 0.0) * len(study.rows):
+
+    failed = sum(trial.state.has_failed for trial in study.rows)
+    allowed = (settings.max_failure_rate or 0.0) * len(study.rows)
+    if failed > allowed or _are_all_infeasible(study):
         return ExitCode.FAILED
-    submitted = end.detached and study.over() + end.running >= (study.total or len(study.rows))
-    return (
-        ExitCode.NOT_FINISHED
-        if unfinished_reason(study, end) and not submitted
-        else ExitCode.FINISHED
-    )
+
+    total = study.total or len(study.rows)
+    is_submitted = end.detached and study.over() + end.running >= total
+    if is_submitted or not unfinished_reason(study, end):
+        return ExitCode.FINISHED
+    return ExitCode.NOT_FINISHED
+
+
+def _are_all_infeasible(study: StudySnapshot) -> bool:
+    return bool(study.rows) and all(trial.infeasible for trial in study.rows)
 
 
 def unfinished_reason(study: StudySnapshot, end: LoopEnd) -> str:
@@ -143,25 +135,35 @@ def _memory_line(study: StudySnapshot, trial: TrialRecord) -> str:
     """Return what to type for a trial out of memory: twice its limit, or half of what its memory
     grows with."""
     retry = f"{sweeps_line('resume', study.folder)} --retry {State.OUT_OF_MEMORY}"
-    last = trial.attempts[-1]
-    limit_gb = last.requested.get("mem_gb", 0.0) / max(1.0, last.requested.get("nodes", 1.0))
-    # an error of a framework, not of the launcher
-    is_of_gpu = bool(last.gpus) and not last.error.startswith("it ")
-    more = "" if is_of_gpu else memory_line(math.ceil(2 * limit_gb), read_launcher(trial.folder))
-    if limit_gb and more:
+    more = _more_memory(trial)
+    if more:
         return f"For trials that were out of memory, type more of it: {retry} {more}"
+
     values = {**read_values(trial.folder), **trial.params}
     keys = [axis.partition("/")[0] for axis in read_memory_axes(trial.folder)]
-    numbers = {
-        key: value for key in keys if isinstance(value := values.get(key), int) and value > 1
-    }
-    if not numbers:
+    numbers = {key: values.get(key) for key in keys}
+    half = " ".join(
+        f"{key}={number // 2}"
+        for key, number in numbers.items()
+        if isinstance(number, int) and number > 1
+    )
+    if not half:
         return f"Let the trials that were out of memory need less, then type: {retry}"
-    half = " ".join(f"{key}={value // 2}" for key, value in numbers.items())
     return (
         f"For trials that were out of memory, type less in another study: {half}"
         " hydra.sweeper.study_name=NAME"
     )
+
+
+def _more_memory(trial: TrialRecord) -> str:
+    """Return the setting that requests twice a trial's memory; empty if that would not help."""
+    last = trial.attempts[-1]
+    limit_gb = last.requested.get("mem_gb", 0.0) / max(1.0, last.requested.get("nodes", 1.0))
+    # an error of a framework, not of the launcher
+    is_of_gpu = bool(last.gpus) and not last.error.startswith("it ")
+    if is_of_gpu or not limit_gb:
+        return ""
+    return memory_line(math.ceil(2 * limit_gb), read_launcher(trial.folder))
 
 
 def explain_disk_error(study: StudySnapshot, error: OSError, resume: str) -> UserError:

@@ -3,7 +3,7 @@
 import gc
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -35,8 +35,8 @@ from sweeps.study.folder.takeover import successor, take_over
 from sweeps.study.plan.naming import name_study
 from sweeps.study.plan.plan import App, make
 from sweeps.study.run import notify
+from sweeps.study.run.attempt import Attempt
 from sweeps.study.run.closing import (
-    LoopEnd,
     describe_driver_job,
     exit_code,
     explain_disk_error,
@@ -44,8 +44,11 @@ from sweeps.study.run.closing import (
     what_is_left,
     write_pages,
 )
-from sweeps.study.run.gpu_sharing import GpuSharing
+from sweeps.study.run.events import LoopEnd
+from sweeps.study.run.interruption import Lookout
+from sweeps.study.run.jobs import GpuSharing, TrialJobs
 from sweeps.study.run.loop import Loop
+from sweeps.study.run.observer import Observer
 from sweeps.study.run.starter import Starter
 from sweeps.study.run.stop import Stop
 from sweeps.study.run.watchers import Watchers, open_tracker
@@ -83,39 +86,41 @@ class Driver:
         self._is_left = False  # whether a command that widens the study drives it on
         self._notify_target = settings.notify
         self._resume_line = ""
-        self._signal = ""
         self.has_begun = False  # whether the loop was started
         self.exit_code = ExitCode.FINISHED  # after `run`
 
     def run(self, launcher: Launcher, typed: Sequence[str]) -> StudySnapshot:
         """Check every trial, then run them all. Raises UserError if a setting or a trial is wrong:
         nothing starts."""
-        plan = self._plan = make(
+        self._plan = plan = make(
             self._app, self._settings, self._name, self._folder, launcher, typed
         )
         for note in plan.notes:
             print(note)
-        self._job = launcher.driver_job(self._folder) if hasattr(launcher, "driver_job") else None
+        if hasattr(launcher, "driver_job"):
+            self._job = launcher.driver_job(self._folder)
         if self._settings.preview:
             plan.preview(self._name, self._app.task_function)
             return self._study
-        if not (self._job and self._job.is_here):
+
+        if not self._is_in_job:
             plan.added.check()
         self._packed = pack_app(self._app.task_function, self._app.hydra_context)
         self._claim_folder()
+        self._run_or_submit()
+        return self._study
+
+    def _run_or_submit(self) -> None:
+        """Run the study or, if its driver is to be a SLURM job, submit that job."""
         keep = True  # because an unexpected error must not end jobs that run well elsewhere
         refused = False
         try:
             if self._job and not self._job.is_here:
-                record = self._open_record()  # because `status` reads it while the job is pending
-                print(describe_driver_job(self._folder, self._job.submit(self._resume_line)))
-                # the job's driver starts after this one has ended
-                plan.added.retry(record, View().say)
-                return self._study
+                self._submit_job(self._job)
+                return
             end = self._run()
             self.exit_code = exit_code(self._study, self._settings, end)
             keep = False
-            return self._study
         except KeyboardInterrupt as error:
             keep = error.args not in ((), (signal.SIGINT,))
             self._ends = not keep  # because the next driver completes the results
@@ -128,29 +133,44 @@ class Driver:
                 raise explain_disk_error(self._study, error, self._resume_line) from error
             raise
         finally:
-            plan.launcher.close(keep)
-            if self._job and self._ends:
-                self._job.end()
-            if refused:
-                self._claim.undo()
-            else:
-                self._claim.lock.release()
+            self._leave(keep, refused)
+
+    def _submit_job(self, job: "DriverJob") -> None:
+        """Submit the job of the driver, which starts after this process has ended."""
+        record = self._open_record()  # because `status` reads it while the job is pending
+        job_id = job.submit(self._resume_line)
+        print(describe_driver_job(self._folder, job_id))
+        View().say(self._plan.added.retry(record))
+
+    def _leave(self, keep: bool, refused: bool) -> None:
+        """Release the launcher and the folder. With `keep`, trials that can continue do."""
+        self._plan.launcher.close(keep)
+        if self._job and self._ends:
+            self._job.end()
+        if refused:
+            self._claim.undo()
+        else:
+            self._claim.lock.release()
+
+    @property
+    def _is_in_job(self) -> bool:
+        """Return whether this process is the driver in its own SLURM job."""
+        return self._job is not None and self._job.is_here
 
     @property
     def _goes_on(self) -> bool:
         """Return whether another driver continues the study."""
         # None if that command was killed
         waits = self._is_left and successor(self._folder) is not None
-        return waits or (self._job is not None and self._job.goes_on and not self._ends)
+        follows = self._job is not None and self._job.goes_on and not self._ends
+        return waits or follows
 
     def _report_interrupt(self, keep: bool) -> None:
         """Print how to resume, and whether running trials were killed. With `keep`, trials that can
         continue do."""
         killed = not keep and self._study.count(State.RUNNING) > 0
-        print(
-            f"{'running trials were killed' if killed else 'interrupted'}. Resume with:"
-            f" {self._resume_line}"
-        )
+        event = "running trials were killed" if killed else "interrupted"
+        print(f"{event}. Resume with: {self._resume_line}")
         self._notify(f"study {self._name} was {'killed' if killed else 'interrupted'}")
 
     def _claim_folder(self) -> None:
@@ -167,9 +187,10 @@ class Driver:
                 choosing.size,
             )
             typed = replace(typed, sweep_dir=self._naming.sweep_dir)
-            if plan.settings.extend and not (self._job and self._job.is_here):
+            if plan.settings.extend and not self._is_in_job:
                 take_over(self._folder, typed, plan.launcher)
             self._claim = Claim(self._folder)
+            self._lookout = Lookout(self._folder, self._claim.lock, self._job)
             try:
                 self._define_study(typed)
             except BaseException:
@@ -186,7 +207,7 @@ class Driver:
         same."""
         plan = self._plan
         folder = self._folder
-        if not (self._job and self._job.is_here):
+        if not self._is_in_job:
             refuse_driver_job(folder)
         definition_note = write_or_check(folder, definition, extend := plan.settings.extend)
         self._definition = read_definition(folder)
@@ -214,33 +235,22 @@ class Driver:
             tracker = open_tracker(self._settings, self._study)
             view.opening(self._study, tracker.dashboard_line() if tracker else "")
             view.say(self._plan.choosing.describe_late_start(self._study))
-            self._plan.added.retry(record, view.say)
-            loop = self._make_loop(record, view, tracker)
+            view.say(self._plan.added.retry(record))
+            loop, watchers = self._make_loop(record, view, tracker)
             gc.freeze()  # because collecting all modules at exit takes most of a second
             self.has_begun = True
-            loop.run()
-            stop = loop.stop
-            all_had_ended = not loop.starter.has_started
-            self._ends = not loop.interrupted or (self._folder / "stop").exists()
-            end = LoopEnd(
-                len(loop.running),
-                stop.reason,
-                stop.enough,
-                loop.interrupted,
-                loop.detach,
-                all_had_ended,
-            )
-            done_reason = (
-                end.enough.reason
-                if end.enough and end.enough.reached_goal and not end.interrupted
-                else ""
-            )
+            with on_signals(self._lookout.note_signal):
+                drive(loop, watchers, self._study, self._job)
+
+            end = loop.result()
+            has_stop_file = (self._folder / "stop").exists()
+            self._ends = not end.interrupted or has_stop_file
+            interruption = self._lookout.interruption
+            self._is_left = interruption is not None and interruption.has_successor
             self._study = replace(
-                self._study,
-                importance=self._plan.choosing.importance(self._study),
-                done=done_reason,
+                self._study, importance=self._plan.choosing.importance(self._study), done=end.done
             )
-            findings = self._write_results(view, tracker, loop)
+            findings = self._write_results(watchers, loop.running)
         self._report_end(view, tracker, end, findings)
         return end
 
@@ -261,76 +271,60 @@ class Driver:
             self._mirror.open(is_new=not record.trials)
         return record
 
-    def _make_loop(self, record: Record, view: View, tracker: "Tracker | None") -> Loop:
+    def _make_loop(
+        self, record: Record, view: View, tracker: "Tracker | None"
+    ) -> tuple[Loop, Watchers]:
+        """Return the loop, and those to whom its events are handed."""
         # late, because the launcher still imports TensorFlow meanwhile
         from sweeps.show.terminal.live import LivePage
 
         plan = self._plan
-        settings = self._settings
-        launcher = self._plan.launcher
-        sharing = GpuSharing(launcher, view.say, record.study.rows)
-        page = LivePage(self._study, partial(plan.choosing.importance, self._study))
-        places = Places(self._folder, record, view.say)
-        starter = Starter(
-            record=record,
-            choosers=plan.choosing.choosers(),
-            make_job=lambda trial: sharing.fit(
-                plan.points.job(trial, self._name, places, self._packed, plan.choosing.objective)
-            ),
-            overrides=lambda trial: plan.choosing.space.overrides(trial.params),
-            print_line=view.say,
-            tracker=tracker,
-            take_requests=lambda: plan.added.take(record, view.say),
+        choosing = plan.choosing
+        launcher = plan.launcher
+        sharing = GpuSharing(launcher, record.study.rows)
+        jobs = TrialJobs(
+            self._name,
+            plan.points,
+            choosing.space,
+            Places(self._folder, record, view.say),
+            self._packed,
+            choosing.objective,
+            sharing,
+            tracker,
         )
-        return Loop(
+        loop = Loop(
             record=record,
-            starter=starter,
-            stop=Stop(record, settings, view.say, launcher.cancel_pending),
+            starter=Starter(record, choosing.choosers(), jobs, self._lookout),
+            stop=Stop(record, self._settings, launcher),
             launcher=launcher,
-            settings=settings,
-            watchers=Watchers(
-                view, launcher, tracker, page, self._mirror, self._resume_line, sharing
-            ),
-            stop_reason=self._stop_reason,
-            pruner=plan.choosing.pruner(record),
-            ahead=plan.choosing.is_grid,
+            settings=self._settings,
+            lookout=self._lookout,
+            requests=plan.added,
+            observer=Observer(record, choosing.pruner(record)),
+            ahead=choosing.is_grid,
         )
+        page = LivePage(self._study, partial(choosing.importance, self._study))
+        watchers = Watchers(view, launcher, tracker, page, self._mirror, self._resume_line, sharing)
+        return loop, watchers
 
-    def _on_signal(self, number: int, frame: Any) -> None:
-        self._signal = f"it was interrupted ({signal.Signals(number).name})"
-        # may be lost in the callback of a weak reference: hence `_signal`
+    def _on_signal(self, number: int, _: Any) -> None:
+        # because the exception may be lost in the callback of a weak reference
+        self._lookout.note_signal(number)
         raise KeyboardInterrupt(number)
 
-    def _stop_reason(self) -> str:
-        if other := self._claim.lock.taken_over_by():
-            raise UserError(
-                f"study {self._name} is left to {other}, which runs it too: locks have no effect"
-                " there"
-            )
-        if wider := successor(self._folder):
-            self._is_left = True
-            signal.raise_signal(signal.SIGTERM)  # because trials that survive their driver go on
-            return f"it is left to {wider}"
-        if self._job:
-            self._job.watch()
-        return (
-            "it was stopped by python -m sweeps stop"
-            if (self._folder / "stop").exists()
-            else self._signal
-        )
-
-    def _write_results(self, view: View, tracker: "Tracker | None", loop: Loop) -> Findings:
+    def _write_results(self, watchers: Watchers, running: Mapping[int, Attempt]) -> Findings:
         """Write the study's pages, complete it in MLflow, and return the findings.
 
         Raises OSError if a page cannot be written, after MLflow is complete.
         """
+        tracker = watchers.tracker
         if tracker:
             tracker.drain(self._study)
             self._study = self._study.with_tracking(tracker.seconds)
             if not tracker.problem:
-                view.outages(loop.watchers.notes(loop.running))
+                watchers.view.outages(watchers.notes(running))
         findings = Findings(self._study)
-        page = loop.watchers.page
+        page = watchers.page
         page_error = write_pages(findings, page.files if page else None)
         if tracker:
             tracker.complete(findings)
@@ -341,33 +335,54 @@ class Driver:
     def _report_end(
         self, view: View, tracker: "Tracker | None", end: LoopEnd, findings: Findings
     ) -> None:
-        """Print how the study ended and which trials are left, and notify the user."""
+        """Print how the study ended, and what follows."""
         view.say(f"study {self._name}: {tally(self._study)}")
         view.closing(findings, tracker.dashboard_line() if tracker else "")
         for line in tracker.closing_lines() if tracker else ():
             view.say(line)
-        following = "the next driver continues" + ", unless this job was cancelled with scancel" * (
-            not self._is_left
-        )
-        lines = [following] if self._goes_on else what_is_left(self._study, end, self._resume_line)
+        if self._goes_on:
+            unless = "" if self._is_left else ", unless this job was cancelled with scancel"
+            view.say(f"the next driver continues{unless}")
+        else:
+            self._report_left(view, end)
+
+    def _report_left(self, view: View, end: LoopEnd) -> None:
+        """Print which trials are left, and notify the user."""
+        lines = what_is_left(self._study, end, self._resume_line)
         for line in lines:
             view.say(line)
+
         # Because otherwise nothing happened, unless an earlier driver was killed at the end, or
         # trials still run.
-        if not ((end.all_had_ended and not self._job) or end.running):
-            self._notify(
-                next(
-                    (line for line in lines if line.startswith("study ")),
-                    f"study {self._name} is finished",
-                )
-            )
+        had_nothing_to_do = end.all_had_ended and not self._job
+        if not had_nothing_to_do and not end.running:
+            subjects = [line for line in lines if line.startswith("study ")]
+            self._notify(subjects[0] if subjects else f"study {self._name} is finished")
 
     def _notify(self, subject: str) -> None:
         """Send the user one notification that a study with trials has ended or stopped. Print why
         that failed."""
-        if self._notify_target is None or not self._study.rows or self._goes_on:
+        target = self._notify_target
+        if target is None or not self._study.rows or self._goes_on:
             return
-        # first, because Ctrl-C may interrupt the sending
-        target, self._notify_target = self._notify_target, None
+        self._notify_target = None  # first, because Ctrl-C may interrupt the sending
         text = summarize(self._study, self._resume_line)
         View().say(notify.send(target, printable(subject), printable(text)))
+
+
+def drive(
+    loop: Loop, watchers: Watchers, study: StudySnapshot, job: "DriverJob | None" = None
+) -> None:
+    """Run the loop to its end, and hand its events on. A driver in a SLURM job lets another one
+    follow."""
+    try:
+        loop.begin()
+        while loop.step():
+            if job:
+                job.renew()
+            watchers.hand_on(loop.take_events(), study)
+            watchers.show(study, loop.running, loop.is_full, loop.stop.reason)
+        loop.end()
+    finally:  # because what has happened is shown, whatever follows
+        watchers.hand_on(loop.take_events(), study)
+    watchers.show_end(study, loop.running, loop.is_full, loop.stop.reason)

@@ -2,52 +2,55 @@
 or Optuna."""
 
 import math
-import signal
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 from sweeps.base.errors import UserError
-from sweeps.base.looks import Looks
-from sweeps.base.signals import Interrupted, on_signals
-from sweeps.base.wording import counted
+from sweeps.base.signals import Interrupted
+from sweeps.choose import Next
 from sweeps.hydra.settings import SweeperConf
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.record.study import TrialRecord
 from sweeps.record.writer import Record
 from sweeps.study.run.attempt import RETRIED, Attempt, give_up_reason, may_resume
+from sweeps.study.run.events import Ended, Event, LoopEnd, Note, Retried, Started
+from sweeps.study.run.interruption import Interruption, Lookout
+from sweeps.study.run.observer import Observer
 from sweeps.study.run.starter import Starter
 from sweeps.study.run.stop import Stop
-from sweeps.study.run.watchers import Watchers
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
-from sweeps.trial.metrics import METRICS
+from sweeps.trial.nodes import find_bad_nodes
 from sweeps.trial.times import now
 
-if TYPE_CHECKING:
-    from sweeps.choose.sampler.pruner import Pruner
-
-
 _POLL_S = 0.25  # time that one poll waits for an outcome
-_PATIENCE_S = 60.0  # time until an unreadable file of an ended trial is given up
+
+
+class RequestTaker(Protocol):
+    """Records what persons have requested: see `requests.Requests`."""
+
+    def take(self, record: Record) -> Sequence[str]:
+        """Record the requests since the last call: added trials and excluded points. Return lines
+        for the user."""
 
 
 @dataclass
 class Loop:
-    """Runs the trials of one study to their ends."""
+    """Runs the trials of one study to their ends: call `begin`, `step` while it returns True, and
+    `end`. `take_events` returns what happened."""
 
     record: Record
     starter: Starter
     stop: Stop
     launcher: TrialLauncher
     settings: SweeperConf
-    watchers: Watchers
-    # returns why the study should stop, in words; empty if it should not
-    stop_reason: Callable[[], str]
+    lookout: Lookout
+    requests: RequestTaker
+    observer: Observer
     clock: Callable[[], float] = now
-    pruner: "Pruner | None" = None
     # whether to choose the next trial before there is room, because a grid learns nothing
     ahead: bool = False
     interrupted: bool = False
@@ -55,95 +58,168 @@ class Loop:
     detach: bool = False
     # submitted attempts without a recorded outcome, by trial
     running: dict[int, Attempt] = field(default_factory=dict)
+    _events: list[Event] = field(default_factory=list)
     _ready: Attempt | None = None  # the attempt to submit next
     # whether to poll without waiting, because the newest choice could not be started
     _poll_now: bool = False
     # when each empty slot became empty, s since 1970
     _free_since: deque[float] = field(default_factory=deque)
-    _looks: Looks = field(default_factory=Looks)
-    _signal: signal.Signals | None = None
     _room: bool = False  # whether there was room at the last look
 
-    def run(self) -> None:
-        """Return when every trial has ended; or, after a reason to stop, when the running trials
-        have ended."""
+    def begin(self) -> None:
+        """Adopt the living attempts of an earlier driver, and record which attempts have ended.
+        Others are retried."""
         self.detach = self.launcher.detach
-        with on_signals(self._on_signal):
-            self._resume_study()
-            while self._has_work():
-                self._poll()
-                if any(
-                    attempt.started_at is None and not attempt.trial.by_hand
-                    for attempt in self.running.values()
-                ):
-                    self.stop.check_budget(self.running.values())
-                for attempt in self._looks.due(
-                    [a for a in self.running.values() if not a.outcome], Attempt.has_begun
-                ):
-                    self._observe(attempt)
-                if (reason := self._reason()) and not self.interrupted:
-                    self._interrupt(reason)
-                if all(attempt.started_at for attempt in self.running.values()):
-                    self.stop.print_message()
-                self.watchers.show(self.record.study, self.running, self._is_full, self.stop.reason)
-            if self.detach:
-                self.launcher.close(keep=True)
-                # because the last submissions may have been refused, or have found no room
-                self._poll()
-            self.stop.end()
-            self.watchers.show_end(self.record.study, self.running, self._is_full, self.stop.reason)
+        self._note(self.record.repairs)
+        reopened = self.starter.reopen(self.settings.max_attempts, self.launcher.max_timeouts)
+        if reopened:
+            numbers = ", ".join(map(str, reopened))
+            self._note(f"trials {numbers} were given up and resume now")
 
-    @property
-    def _is_full(self) -> bool:
-        return self._ready is not None or not self._room
+        for trial in self.record.study.open:
+            try:
+                self._resume_trial(trial)
+            except OSError as error:
+                refusal = Outcome(State.REFUSED, f"its files cannot be read: {error}")
+                self._record_end(trial, refusal)
+        self._avoid_bad_nodes()
 
-    def _has_work(self) -> bool:
-        return (
-            (self._fill() and self._has_room())
-            if self.detach
-            else (self._fill() or bool(self.running))
+    def step(self) -> bool:
+        """Submit, poll and observe once. Return False if all trials have ended; or, after a reason
+        to stop, all running ones."""
+        if not self._has_work():
+            return False
+
+        self._poll()
+        if any(attempt.is_queued and not attempt.trial.by_hand for attempt in self._attempts):
+            self.stop.check_budget(self._attempts)
+        unended = [attempt for attempt in self._attempts if not attempt.outcome]
+        for attempt in self.observer.due(unended):
+            self._observe(attempt)
+
+        interruption = self.lookout.look()
+        if interruption:
+            self._interrupt(interruption)
+        if all(attempt.started_at for attempt in self._attempts):
+            self._note(self.stop.take_message())
+        return True
+
+    def end(self) -> None:
+        """Leave the trials that are to run without a driver, and complete the reason to stop."""
+        if self.detach:
+            self.launcher.close(keep=True)
+            # because the last submissions may have been refused, or have found no room
+            self._poll()
+        self._note(self.stop.take_message())
+        self.stop.end()
+
+    def result(self) -> LoopEnd:
+        """Return how the loop has ended."""
+        return LoopEnd(
+            running=len(self.running),
+            stopped=self.stop.reason,
+            enough=self.stop.enough,
+            interrupted=self.interrupted,
+            detached=self.detach,
+            all_had_ended=not self.starter.has_started,
         )
 
+    def take_events(self) -> list[Event]:
+        """Return what happened since the last call."""
+        events = self._events
+        self._events = []
+        return events
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether there was no room for a further trial at the last look."""
+        return self._ready is not None or not self._room
+
+    @property
+    def _attempts(self) -> list[Attempt]:
+        return list(self.running.values())
+
+    def _note(self, text: str) -> None:
+        if text:
+            self._events.append(Note(text))
+
+    def _has_work(self) -> bool:
+        has_more = self._fill()
+        if self.detach:
+            return has_more and self._has_room()
+        return has_more or bool(self.running)
+
     def _poll(self) -> None:
-        for number, outcome in self.launcher.poll(timeout_s=0.0 if self._poll_now else _POLL_S):
+        timeout_s = 0.0 if self._poll_now else _POLL_S
+        for number, outcome in self.launcher.poll(timeout_s=timeout_s):
             self.running[number].outcome = outcome
-        for attempt in [attempt for attempt in self.running.values() if attempt.outcome]:
-            self._close(attempt)
+        for attempt in self._attempts:
+            if attempt.outcome:
+                self._close(attempt, attempt.outcome)
 
     def _fill(self) -> bool:
         """Submit as many trials as there is room for. Return False if nothing is left to submit."""
         self._poll_now = False
-        self.starter.take_requests()
+        for line in self.requests.take(self.record):
+            self._note(line)
+
         while not self.stop.reason:
             self._drop_unwanted()
-            room = self._has_room()
-            ahead = self.ahead and not (self.settings.n_jobs and self.running)
-            if not room and (self._ready or not ahead):
+            has_room = self._has_room()
+            if not has_room and not self._may_choose_ahead():
                 return True
-            if self._ready is None and not self.stop.check_budget(self.running.values()):
-                try:
-                    answer, self._ready = self.starter.choose(
-                        bool(self.stop.enough), self._record_end, self._reason
-                    )
-                except Interrupted as interrupted:  # after which no chooser is asked again
-                    self._interrupt(interrupted.words())
-                    break
-                except UserError as error:
-                    # raised by a sampler, or by a search space in the user's code
-                    self.stop.stop_study(str(error))
-                    break
+
+            if self._ready is None:
+                answer = self._choose()
                 if self._ready is None:
-                    self._poll_now = bool(answer.begin or answer.resume) and not self.stop.reason
-                    return self._poll_now or (answer.waits and bool(self.running))
-            if self.stop.check_budget(self.running.values(), self._ready):
+                    return self._asks_again(answer)
+
+            if self.stop.check_budget(self._attempts, self._ready):
                 return False
-            if not room or not self._submit():
+            if not has_room or not self._submit():
                 return True
         return False
 
+    def _may_choose_ahead(self) -> bool:
+        """Return whether to choose an attempt that has no room yet."""
+        has_limit = self.settings.n_jobs is not None and bool(self.running)
+        return self._ready is None and self.ahead and not has_limit
+
+    def _choose(self) -> Next:
+        """Let the choosers choose, and return their answer; an empty one if they may choose no
+        more. A trial that can start becomes the ready one."""
+        if self.stop.check_budget(self._attempts):
+            return Next()
+        try:
+            choice = self.starter.choose(enough=bool(self.stop.enough))
+        except Interrupted as interrupted:  # after which no chooser is asked again
+            interrupted.words()  # which raises the error, if it is for one
+            assert self.lookout.interruption
+            self._interrupt(self.lookout.interruption)
+            return Next()
+        except UserError as error:
+            # raised by a sampler, or by a search space in the user's code
+            self.stop.stop_study(str(error))
+            return Next()
+
+        for message in choice.messages:
+            self._note(message)
+        if choice.ended:
+            trial, outcome = choice.ended
+            self._record_end(trial, outcome)
+        self._ready = choice.ready
+        return choice.answer
+
+    def _asks_again(self, answer: Next) -> bool:
+        """Return whether the choosers are asked again after an answer without an attempt that can
+        start."""
+        has_chosen = bool(answer.begin or answer.resume)
+        self._poll_now = has_chosen and not self.stop.reason
+        return self._poll_now or (answer.waits and bool(self.running))
+
     def _drop_unwanted(self) -> None:
         """Drop the ready attempt if the search has had enough since it was made."""
-        self.stop.check_results(self.running.values())
+        self.stop.check_results(self._attempts)
         if self._ready and self.stop.enough and self._ready.trial.searched:
             self._release(self._ready.trial.number)
 
@@ -151,16 +227,16 @@ class Loop:
         """Submit the ready attempt. Return False if there is no room for it."""
         assert self._ready
         attempt = self._ready
-        number = self._ready.trial.number
+        number = attempt.trial.number
+        idle_slot_s = self.clock() - self._free_since[0] if self._free_since else 0.0
         try:
-            idle_slot_s = self.clock() - self._free_since[0] if self._free_since else 0.0
             attempt.make_folder(idle_slot_s, self.launcher.name)
         except OSError as error:
             self._release(number)
-            self._record_end(
-                attempt.trial, Outcome(State.REFUSED, f"its folder cannot be made: {error}")
-            )
+            refusal = Outcome(State.REFUSED, f"its folder cannot be made: {error}")
+            self._record_end(attempt.trial, refusal)
             return True
+
         if not self.launcher.submit(attempt.job):
             return False
         if self._free_since:
@@ -176,134 +252,101 @@ class Loop:
             self._ready = None
 
     def _has_room(self) -> bool:
-        self._room = len(self.running) < (
-            self.settings.n_jobs or math.inf
-        ) and self.launcher.has_room(ahead=self.ahead)
+        most = self.settings.n_jobs or math.inf
+        self._room = len(self.running) < most and self.launcher.has_room(ahead=self.ahead)
         return self._room
 
-    def _resume_study(self) -> None:
-        """Adopt the living attempts of an earlier driver, and record which attempts have ended.
-        Others are retried."""
-        self.watchers.view.say(self.record.repairs)
-        if reopened := self.starter.reopen(self.settings.max_attempts, self.launcher.max_timeouts):
-            self.watchers.view.say(
-                f"trials {', '.join(map(str, reopened))} were given up and resume now"
-            )
-        for trial in self.record.study.open:
-            try:
-                self._resume_trial(trial)
-            except OSError as error:
-                self._record_end(
-                    trial, Outcome(State.REFUSED, f"its files cannot be read: {error}")
-                )
-        self.watchers.avoid_bad_nodes(self.record.study)
+    def _avoid_bad_nodes(self) -> None:
+        """Let the launcher avoid the nodes that failed."""
+        outcomes = [outcome for trial in self.record.trials for outcome in trial.attempts]
+        self.launcher.avoid(find_bad_nodes(outcomes, unproven=True))
 
     def _resume_trial(self, trial: TrialRecord) -> None:
         folder = TrialFolder(trial.folder)
-        if (newest := folder.newest()) is None:
+        newest = folder.newest()
+        if newest is None:
             return
         if not newest.is_over:
-            if outcome := self.starter.prepare(trial):
+            outcome = self.starter.prepare(trial)
+            if outcome:
                 self._record_end(trial, outcome)
                 return
-            job = replace(self.starter.tracked_job(trial), attempt=newest.number)
-            if self.launcher.adopt(job):
-                self.starter.has_started = True
-                self.record.update(replace(trial, attempts=tuple(folder.ends())))
-                self.record.mark_under_way(trial.number)
-                self.running[trial.number] = Attempt(
-                    job, trial, queued_at=self.clock(), adopted=True
-                )
+            if self._adopt(trial, newest.number):
                 return
+
         newest.close(Outcome(State.CANCELLED, "it ended with its driver"), newest.last_written())
         trial = replace(trial, attempts=tuple(folder.ends()))
         last = trial.attempts[-1]
-        if last.state in (State.CANCELLED, State.REFUSED) or len(trial.attempts) <= trial.forgiven:
+        is_open = last.state in (State.CANCELLED, State.REFUSED)
+        if is_open or len(trial.attempts) <= trial.forgiven:
             self.record.update(trial)
             return
         self.starter.has_started = True
         self._retry_or_end(trial, last)
 
-    def _observe(self, attempt: Attempt) -> None:
-        """Read what the trial reported since the last look, and pass it to the pruner."""
-        number = attempt.trial.number
-        folder = attempt.job.attempt_folder
-        try:
-            if attempt.started_at is None and (started_at := folder.began()) is not None:
-                attempt.started_at = started_at
-                self.record.update(replace(self.record.trials[number], state=State.RUNNING))
-                self.stop.note_start()
-                self.watchers.view.started(attempt.trial, self.record.study)
-            lines = folder.trial.read_metrics(attempt.metrics_offset)
-            for line in lines.values:
-                trial = self.record.trials[number]
-                self.record.update(replace(trial, metrics={**trial.metrics, **line.metrics}))
-                value = line.metrics.get(self.record.study.objective[0])
-                if (
-                    value is not None
-                    and self.pruner
-                    and self.pruner.report(number, line.step, value)
-                ):
-                    folder.request_stop(State.PRUNED)
-            attempt.metrics_offset = lines.offset
-            self.starter.note_offset(number, lines.offset)
-            if lines.damaged:
-                self.watchers.view.say(
-                    f"{counted(lines.damaged, 'damaged line')} in {attempt.trial.folder / METRICS}"
-                )
-            attempt.read_error = ""
-        except OSError as error:  # because a shared disk may be unreachable for a moment
-            attempt.read_error = f"{error}; retrying"
+    def _adopt(self, trial: TrialRecord, number: int) -> bool:
+        """Take over the attempt of this number, if it is alive. Return whether it is."""
+        job = replace(self.starter.tracked_job(trial), attempt=number)
+        if not self.launcher.adopt(job):
+            return False
+        self.starter.has_started = True
+        attempts = tuple(job.folder.ends())
+        self.record.update(replace(trial, attempts=attempts))
+        self.record.mark_under_way(trial.number)
+        self.running[trial.number] = Attempt(job, trial, queued_at=self.clock(), adopted=True)
+        return True
 
-    def _close(self, attempt: Attempt) -> None:
+    def _observe(self, attempt: Attempt) -> None:
+        """Read what the trial reported since the last look."""
+        events = self.observer.observe(attempt)
+        self._events += events
+        if any(isinstance(event, Started) for event in events):
+            self.stop.note_start()
+
+    def _close(self, attempt: Attempt, reported: Outcome) -> None:
         """End an attempt that the launcher reported as over. An outcome in the attempt's folder
         counts first."""
-        assert attempt.outcome
         self._observe(attempt)
-        outcome = self.stop.explain(attempt.outcome, attempt.started_at)
-        try:
-            outcome = attempt.job.attempt_folder.close(outcome)
-        except OSError as error:
-            attempt.read_error = f"{error}; retrying"
-            attempt.unreadable_since = attempt.unreadable_since or self.clock()
-            if self.clock() - attempt.unreadable_since < _PATIENCE_S:
-                return  # the next poll closes it again
-            # because it may have a result
-            state = State.LOST if outcome.state is State.FAILED else outcome.state
-            text = (
-                outcome.error
-                if str(error.strerror) in outcome.error
-                else f"{outcome.error}; {error}"
-            )
-            outcome = replace(outcome, state=state, error=text, ended_at=self.clock())
-        self._release(attempt.trial.number)
+        outcome = self.observer.read_end(attempt, self.stop.explain(reported, attempt.started_at))
+        if outcome is None:
+            return  # the next poll closes it again
+
+        number = attempt.trial.number
+        self._release(number)
         self._free_since.append(self.clock())
-        self._retry_or_end(
-            self.record.trials[attempt.trial.number].with_end(outcome), outcome, attempt.adopted
-        )
-        self.watchers.avoid_bad_nodes(self.record.study, outcome)
+        trial = self.record.trials[number].with_end(outcome)
+        self._retry_or_end(trial, outcome, attempt.adopted)
+        is_of_node = outcome.node_failed or outcome.state is State.REFUSED
+        if outcome.node and is_of_node:
+            self._avoid_bad_nodes()
 
     def _retry_or_end(self, trial: TrialRecord, outcome: Outcome, adopted: bool = False) -> None:
         """Put the trial back into the queue for a new attempt, or end it with this outcome."""
-        outcomes = list(trial.attempts[trial.forgiven :])
         if outcome.missing_objective:
             self.stop.stop_study(outcome.error)
+        outcomes = list(trial.attempts[trial.forgiven :])
+        max_timeouts = self.launcher.max_timeouts
         is_lost = outcome.state in RETRIED
-        resumes = is_lost and may_resume(
-            outcomes, self.settings.max_attempts, self.launcher.max_timeouts
-        )
-        over = self.stop.reason or (self.stop.enough and trial.searched)
+        resumes = is_lost and may_resume(outcomes, self.settings.max_attempts, max_timeouts)
+
         # A refusal or a stop under an earlier driver is retried, because this command was not
         # refused or stopped yet.
-        if not over and (resumes or (adopted and _is_of_its_driver(trial, outcome))):
-            self.watchers.show_retry(trial.number, outcome)
+        retries = resumes or (adopted and _is_of_its_driver(trial, outcome))
+        if retries and not self._has_stopped(trial):
+            self._events.append(Retried(trial.number, outcome))
             self.record.update(replace(trial, state=State.QUEUED))
             return
+
         if resumes:
             outcome = replace(outcome, state=State.CANCELLED)
         elif is_lost:
             outcome = replace(outcome, error=give_up_reason(outcomes))
         self._record_end(replace(trial, attempts=trial.attempts[:-1]), outcome)
+
+    def _has_stopped(self, trial: TrialRecord) -> bool:
+        """Return whether this trial gets no further attempt, because the study or its search has
+        stopped."""
+        return bool(self.stop.reason or (self.stop.enough and trial.searched))
 
     def _record_end(self, trial: TrialRecord, outcome: Outcome) -> None:
         """Record a trial's outcome. A refused or cancelled trial stays open for the next
@@ -313,33 +356,30 @@ class Loop:
             self.record.end(trial)
         self.record.update(trial)
         self.starter.drop_job(trial.number)
-        is_alone = all(attempt.outcome for attempt in self.running.values())
+        is_alone = all(attempt.outcome for attempt in self._attempts)
         if trial.state is State.REFUSED and not self.stop.note_refusal(outcome, is_alone):
             return  # because the reason was printed for an earlier trial
-        self.watchers.show_outcome(trial, self.record.study)
+        self._events.append(Ended(trial))
 
-    def _on_signal(self, number: int, _: Any) -> None:
-        """Note the first signal for the loop. A second Ctrl-C raises KeyboardInterrupt
-        immediately."""
-        if self._signal and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self._signal = self._signal or signal.Signals(number)
+    def _interrupt(self, interruption: Interruption) -> None:
+        """Start no further trial, and end the running ones or leave them. Raises UserError if
+        another driver writes the study."""
+        if interruption.is_conflict:
+            raise UserError(f"study {self.record.study.name} is {interruption.reason}")
+        if self.interrupted:
+            return
 
-    def _reason(self) -> str:
-        return f"it was interrupted ({self._signal.name})" if self._signal else self.stop_reason()
-
-    def _interrupt(self, reason: str) -> None:
         self.interrupted = True
-        self.stop.reason = reason
-        killed = self._signal not in (None, signal.SIGINT)
-        self.detach = self.launcher.keep_on_interrupt or (killed and self.launcher.survives)
+        self.stop.reason = interruption.reason
+        leaves = interruption.leaves_trials and self.launcher.survives
+        self.detach = self.launcher.keep_on_interrupt or leaves
         if self.detach:
             return
-        self.watchers.view.say(
+        self._note(
             "stopping: running trials end after their epoch; press Ctrl-C again to kill them"
         )
-        for attempt in self.running.values():
-            self.watchers.view.say(attempt.cancel())
+        for attempt in self._attempts:
+            self._note(attempt.cancel())
         self.launcher.cancel_pending()
 
 

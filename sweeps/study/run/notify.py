@@ -48,28 +48,30 @@ def check(config: DictConfig) -> None:
     if target is None:
         return
     if isinstance(target, str):
-        parts = urlsplit(target)
-        if parts.scheme not in ("http", "https"):
-            raise UserError(
-                f"{_SETTING}={typed}: neither an address of a webhook (https://...) nor a list of"
-                f" words.\n{_EXAMPLES}"
-            )
-        if not parts.hostname or "@" in parts.netloc or any(char.isspace() for char in target):
-            raise UserError(
-                f"{_SETTING}={typed}: not a usable address.\nUse the form https://host/path,"
-                " without a user"
-            )
+        _check_address(target, typed)
         return
-    if (
-        not OmegaConf.is_list(target)
-        or not target
-        or any(OmegaConf.is_config(word) for word in target)
-    ):
+    is_list = OmegaConf.is_list(target) and len(target) > 0
+    if not is_list or any(OmegaConf.is_config(word) for word in target):
         raise UserError(f"{_SETTING}={typed}: not a list of words.\n{_EXAMPLES}")
     if shutil.which(str(target[0])) is None:
         raise UserError(
             f"{_SETTING}: the command {target[0]} does not exist here.\nUse a command that `command"
             " -v` finds"
+        )
+
+
+def _check_address(address: str, typed: object) -> None:
+    """Raise UserError if the setting, as typed, is no address of a webhook."""
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https"):
+        raise UserError(
+            f"{_SETTING}={typed}: neither an address of a webhook (https://...) nor a list of"
+            f" words.\n{_EXAMPLES}"
+        )
+    if not parts.hostname or "@" in parts.netloc or any(char.isspace() for char in address):
+        raise UserError(
+            f"{_SETTING}={typed}: not a usable address.\nUse the form https://host/path,"
+            " without a user"
         )
 
 
@@ -109,10 +111,8 @@ def _run(words: list[str], subject: str, text: str) -> str:
         lines = errors.read().decode(errors="replace").strip().splitlines()
     if not process.returncode:
         return ""
-    return (
-        f"{name} ended with exit code"
-        f" {process.returncode}{': ' if lines else ''}{''.join(lines[-1:])}"
-    )
+    problem = f"{name} ended with exit code {process.returncode}"
+    return f"{problem}: {lines[-1]}" if lines else problem
 
 
 class _NoRedirect(HTTPRedirectHandler):

@@ -3,7 +3,7 @@ later."""
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,7 +37,8 @@ class Requests:
     space: SearchSpace
     seeds: Seeds
     points: Points
-    _named: set[str] = field(default_factory=set)  # problems that were printed
+    _named: set[str] = field(default_factory=set)  # problems that were named
+    _lines: list[str] = field(default_factory=list)  # problems that are to be printed
     # names of the files that are answered, but cannot be deleted
     _left: set[str] = field(default_factory=set)
     # numbers of the trials that `resume --retry` named
@@ -49,14 +50,16 @@ class Requests:
         if retries and Path(retries["study"]).resolve() == self.folder.resolve():
             self._retries = retries["trials"]
 
-    def retry(self, record: Record, print_line: Callable[[str], None]) -> None:
-        """Record that the trials run again that `resume --retry` named."""
+    def retry(self, record: Record) -> str:
+        """Record that the trials run again that `resume --retry` named. Return a line for the
+        user; empty without any."""
         ended = {trial.number for trial in record.trials if trial.state.is_over}
         numbers = [number for number in self._retries if number in ended]
         self._retries = []
-        if numbers:
-            record.reopen(numbers)
-            print_line(f"retries trials {', '.join(map(str, numbers))}")
+        if not numbers:
+            return ""
+        record.reopen(numbers)
+        return f"retries trials {', '.join(map(str, numbers))}"
 
     def check(self) -> None:
         """Check the points that this user added while no driver ran. Raises UserError, and deletes
@@ -64,41 +67,54 @@ class Requests:
 
         What others requested is left to `take`, because this user cannot correct it.
         """
-        for file in self._list(print):
+        for file in self._list():
             try:
                 request = manual.read_request(file, self.space, self.seeds)
             except (UserError, OSError):
                 continue
             if isinstance(request, Added) and request.by == user_name():
-                try:
-                    self.points.check(request.params)
-                except UserError:
-                    file.unlink(missing_ok=True)
-                    raise
+                self._check_point(file, request)
+        for line in self._take_lines():
+            print(line)
 
-    def take(self, record: Record, print_line: Callable[[str], None]) -> None:
-        """Record the valid requests. Each file is kept until its request is recorded."""
-        for file in self._list(print_line):
+    def _check_point(self, file: Path, request: Added) -> None:
+        try:
+            self.points.check(request.params)
+        except UserError:
+            file.unlink(missing_ok=True)
+            raise
+
+    def take(self, record: Record) -> list[str]:
+        """Record the valid requests, and return lines for the user. Each file is kept until its
+        request is recorded."""
+        for file in self._list():
             if file.name not in self._left:
-                self._take(file, record, print_line)
+                self._take(file, record)
+        return self._take_lines()
 
-    def _list(self, print_line: Callable[[str], None]) -> list[Path]:
+    def _take_lines(self) -> list[str]:
+        lines = self._lines
+        self._lines = []
+        return lines
+
+    def _list(self) -> list[Path]:
         try:
             return manual.list_requests(self.folder)
         except OSError as error:
-            self._name(f"requests cannot be read, and are taken once they can: {error}", print_line)
+            self._name(f"requests cannot be read, and are taken once they can: {error}")
             return []
 
-    def _take(self, file: Path, record: Record, print_line: Callable[[str], None]) -> None:
+    def _take(self, file: Path, record: Record) -> None:
         """Record or refuse one request."""
         try:
             request = None if _is_recorded(file, record.study) else self._read(file, record)
         except OSError as error:
-            self._name(f"a request cannot be read, and is taken once it can: {error}", print_line)
+            self._name(f"a request cannot be read, and is taken once it can: {error}")
             return
         except UserError as error:
-            self._refuse(file, error, print_line)
+            self._refuse(file, error)
             return
+
         if isinstance(request, Added):
             record.add(request)
         elif request:
@@ -107,7 +123,7 @@ class Requests:
             file.unlink(missing_ok=True)
         except OSError as error:
             self._left.add(file.name)
-            self._name(f"a request was taken, but its file cannot be deleted: {error}", print_line)
+            self._name(f"a request was taken, but its file cannot be deleted: {error}")
 
     def _read(self, file: Path, record: Record) -> Added | Excluded:
         """Return a request that the study can do. Raises UserError, and OSError if it cannot be
@@ -121,19 +137,19 @@ class Requests:
             refuse_narrowing(request.text, space, record.study)
         return request
 
-    def _refuse(self, file: Path, error: UserError, print_line: Callable[[str], None]) -> None:
-        """Replace a request by the reason of its refusal, and print it."""
+    def _refuse(self, file: Path, error: UserError) -> None:
+        """Replace a request by the reason of its refusal, and name it."""
         try:
             manual.refuse_file(file, error)
         except OSError:
             self._left.add(file.name)
-        self._name(f"refused: {error}", print_line)
+        self._name(f"refused: {error}")
 
-    def _name(self, problem: str, print_line: Callable[[str], None]) -> None:
-        """Print a problem, once."""
+    def _name(self, problem: str) -> None:
+        """Name a problem to the user, once."""
         if problem not in self._named:
             self._named.add(problem)
-            print_line(problem)
+            self._lines.append(problem)
 
 
 def _is_recorded(file: Path, study: StudySnapshot) -> bool:

@@ -2,26 +2,43 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from sweeps.base.errors import Infeasible, UserError
 from sweeps.base.signals import interruptible
 from sweeps.base.wording import point_text
 from sweeps.choose import Chooser, Next, Proposal
 from sweeps.record.fold import trial_as_json
-from sweeps.record.study import TrialRecord
+from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.record.writer import Record
 from sweeps.space.space import canonical
 from sweeps.study.run.attempt import RETRIED, Attempt, may_be_reopened
+from sweeps.study.run.interruption import Lookout
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.run.sent_job import Job
 from sweeps.trial.times import now
 
-if TYPE_CHECKING:
-    from sweeps.tracking.tracker import Tracker
 
-RecordEnd = Callable[[TrialRecord, Outcome], None]
+class JobMaker(Protocol):
+    """Makes the jobs of trials: see `jobs.TrialJobs`."""
+
+    def make(self, trial: TrialRecord) -> Job:
+        """Return the job of a trial. Raises UserError or Infeasible."""
+
+    def track(self, trial: TrialRecord, job: Job) -> Job:
+        """Return the job with the environment that names the trial's run."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the choosers chose: an attempt that is ready, a trial that has ended without one, or
+    neither."""
+
+    answer: Next
+    messages: tuple[str, ...] = ()
+    ready: Attempt | None = None
+    ended: tuple[TrialRecord, Outcome] | None = None
 
 
 @dataclass
@@ -30,45 +47,44 @@ class Starter:
 
     record: Record
     choosers: Sequence[Chooser]
-    make_job: Callable[[TrialRecord], Job]  # raises UserError if the trial's config is not valid
-    overrides: Callable[[TrialRecord], list[str]]
-    print_line: Callable[[str], None]
-    tracker: "Tracker | None" = None
-    take_requests: Callable[[], object] = tuple
-    """Records what persons have requested since the last call: added trials and excluded points."""
+    jobs: JobMaker
+    lookout: Lookout
     clock: Callable[[], float] = now
     has_started: bool = False  # whether this driver had anything to do
     _jobs: dict[int, Job] = field(default_factory=dict)  # the jobs of open trials, by number
-    # bytes of the metrics that were read, by trial
-    _offsets: dict[int, int] = field(default_factory=dict)
+    _tracked: set[int] = field(default_factory=set)  # numbers of the trials that have a run
 
-    def choose(
-        self, enough: bool, record_end: RecordEnd, stop_reason: Callable[[], str]
-    ) -> tuple[Next, Attempt | None]:
-        """Return what the choosers chose, and the attempt that is ready; None if there is none, or
-        it has ended.
+    def choose(self, enough: bool) -> Choice:
+        """Return what the choosers chose. With `enough`, the search has enough.
 
-        Raises Interrupted, and records nothing, if `stop_reason` returns a reason during the
-        choice.
+        Raises Interrupted, and records nothing, if the driver has to end during the choice.
         """
         study = replace(self.record.study, enough=enough)
+        with interruptible(self.lookout.reason):
+            answer, messages = self._ask(study)
+
+        if answer.begin:
+            choice = self._begin(answer.begin[0])
+        elif answer.resume:
+            trial = self.record.trials[answer.resume[0]]
+            choice = self._make_attempt(trial)
+        else:
+            choice = Choice(answer)
+        return replace(choice, answer=answer, messages=tuple(filter(None, messages)))
+
+    def _ask(self, study: StudySnapshot) -> tuple[Next, list[str]]:
+        """Return the answer of the first chooser that has one, and the messages of all that were
+        asked."""
         answer = Next()
         messages = list[str]()
-        with interruptible(stop_reason):
-            for chooser in self.choosers:
-                answer = chooser.next(study)
-                messages.append(answer.message)
-                if answer.begin or answer.resume or answer.waits:
-                    break
-        for message in filter(None, messages):
-            self.print_line(message)
-        if answer.begin:
-            return answer, self._begin(answer.begin[0], record_end)
-        if answer.resume:
-            return answer, self._make_attempt(self.record.trials[answer.resume[0]], record_end)
-        return answer, None
+        for chooser in self.choosers:
+            answer = chooser.next(study)
+            messages.append(answer.message)
+            if answer.begin or answer.resume or answer.waits:
+                break
+        return answer, messages
 
-    def _begin(self, chosen: Proposal, record_end: RecordEnd) -> Attempt | None:
+    def _begin(self, chosen: Proposal) -> Choice:
         """Record a new trial, and return its first attempt."""
         number = len(self.record.trials)
         trial = TrialRecord(
@@ -87,7 +103,7 @@ class Starter:
         if job := self._jobs.get(number):
             trial = replace(trial, folder=job.folder.path)
         self.record.ask(trial, chosen.shared)
-        return self._make_attempt(trial, record_end, outcome)
+        return self._make_attempt(trial, outcome)
 
     def prepare(self, trial: TrialRecord, infeasible: str = "") -> Outcome | None:
         """Make a trial's job. Return the trial's outcome if its config is not valid, or cannot run
@@ -95,18 +111,16 @@ class Starter:
         try:
             if infeasible:
                 raise Infeasible(infeasible)
-            self._jobs[trial.number] = self.make_job(trial)
+            self._jobs[trial.number] = self.jobs.make(trial)
         except Infeasible as error:
             return Outcome(State.INFEASIBLE, str(error), ended_at=self.clock())
         except UserError as error:
             return Outcome(State.FAILED, str(error), ended_at=self.clock())
         return None
 
-    def _make_attempt(
-        self, trial: TrialRecord, record_end: RecordEnd, outcome: Outcome | None = None
-    ) -> Attempt | None:
+    def _make_attempt(self, trial: TrialRecord, outcome: Outcome | None = None) -> Choice:
         """Return a new attempt at a recorded trial; or, if the trial has an outcome without one,
-        record that."""
+        that outcome."""
         self.has_started = True
         if outcome is None and trial.number not in self._jobs:
             outcome = self.prepare(trial)
@@ -114,17 +128,14 @@ class Starter:
             refusal = self._check_folder(trial)
             outcome = outcome or refusal
         except OSError as error:
-            outcome = Outcome(
-                State.REFUSED, f"its folder cannot be made: {error}", ended_at=self.clock()
-            )
+            problem = f"its folder cannot be made: {error}"
+            outcome = Outcome(State.REFUSED, problem, ended_at=self.clock())
         if outcome:
-            record_end(trial, outcome)
-            return None
+            return Choice(Next(), ended=(trial, outcome))
+
         self.record.mark_under_way(trial.number)
-        job = self.tracked_job(trial)
-        return Attempt(
-            job, trial, queued_at=self.clock(), metrics_offset=self._offsets[trial.number]
-        )
+        attempt = Attempt(self.tracked_job(trial), trial, queued_at=self.clock())
+        return Choice(Next(), ready=attempt)
 
     def _check_folder(self, trial: TrialRecord) -> Outcome | None:
         """Write the trial's params into its folder. Return a refusal if the folder was made for
@@ -134,6 +145,7 @@ class Starter:
         if params is None:
             folder.write_trial(trial_as_json(trial, self.record.study.folder))
             return None
+
         if canonical(params) == canonical(trial.params):
             return None
         problem = f"{folder.path} was made for {point_text(params)}. Move or remove it"
@@ -142,10 +154,10 @@ class Starter:
     def tracked_job(self, trial: TrialRecord) -> Job:
         """Return the job of a prepared trial, with the environment that names its run in MLflow."""
         job = replace(self._jobs[trial.number], attempt=0)
-        if self.tracker and trial.number not in self._offsets:
-            run = self.tracker.start_trial(trial, self.overrides(trial), job.config)
-            job = self._jobs[trial.number] = replace(job, environment={**job.environment, **run})
-        self._offsets.setdefault(trial.number, 0)
+        if trial.number not in self._tracked:
+            self._tracked.add(trial.number)
+            job = self.jobs.track(trial, job)
+            self._jobs[trial.number] = job
         return job
 
     def reopen(self, max_attempts: int, max_timeouts: int | None) -> list[int]:
@@ -162,14 +174,10 @@ class Starter:
     def _may_reopen(self, trial: TrialRecord, max_attempts: int, max_timeouts: int | None) -> bool:
         """Return whether a trial that was given up may resume under the limits of this command."""
         try:
-            timeout_min = self.make_job(trial).request.timeout_min
+            timeout_min = self.jobs.make(trial).request.timeout_min
         except UserError:
             return False
         return may_be_reopened(trial, timeout_min, max_attempts, max_timeouts)
-
-    def note_offset(self, number: int, metrics_offset: int) -> None:
-        """Note how many bytes of a trial's metrics were read, for its next attempt."""
-        self._offsets[number] = metrics_offset
 
     def drop_job(self, number: int) -> None:
         """Drop the job of a trial that has ended."""

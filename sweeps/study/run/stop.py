@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from sweeps.hydra.settings import SweeperConf
+from sweeps.launchers.contract import TrialLauncher
 from sweeps.record.writer import Record
 from sweeps.study.run.attempt import Attempt
 from sweeps.study.run.budget import Budget, Enough
@@ -17,21 +18,16 @@ _REFUSALS = 3  # refusals in a row, for one reason, that stop the study
 
 @dataclass
 class Stop:
-    """Stops the search, or the whole study, and reports the reason once all submitted attempts have
-    started.
-
-    `cancel_pending` cancels the attempts that were submitted and have not started.
-    """
+    """Stops the search, or the whole study, and cancels the attempts that have not started."""
 
     record: Record
     settings: SweeperConf
-    print_line: Callable[[str], None]
-    cancel_pending: Callable[[], None]
+    launcher: TrialLauncher
     clock: Callable[[], float] = now
     reason: str = ""  # why no further trial starts; empty while trials start
     enough: Enough | None = None  # why the search, or with a `reason` the study, has enough
     _cancelled: bool = False  # whether the search's queued attempts were cancelled
-    _message: str = ""  # line that is not printed yet
+    _message: str = ""  # why no further trial starts, until it is printed
     _has_started: bool = False  # whether a trial has started under this driver
     # the newest refusals in a row, all with one reason
     _refusals: list[str] = field(default_factory=list)
@@ -52,7 +48,7 @@ class Stop:
                 attempt.started_at or attempt.trial.searched for attempt in running
             )
             if self._cancelled:
-                self.cancel_pending()
+                self.launcher.cancel_pending()
 
     def check_budget(self, running: Collection[Attempt], ready: Attempt | None = None) -> bool:
         """Return whether no further trial may start: a budget is spent, or the attempt that is
@@ -81,7 +77,7 @@ class Stop:
         kept."""
         if not self.reason:
             self.reason = reason
-            self.cancel_pending()
+            self.launcher.cancel_pending()
 
     def note_refusal(self, outcome: Outcome, is_alone: bool) -> bool:
         """Note that a trial was refused, and return whether the reason is new. Three in a row stop
@@ -113,14 +109,13 @@ class Stop:
         self._has_started = True
         self._refusals.clear()
 
-    def print_message(self) -> None:
-        """Print why no further trial starts, once."""
-        if self._message:
-            self.print_line(self._message)
+    def take_message(self) -> str:
+        """Return why no further trial starts, once; else an empty text."""
+        message = self._message
         self._message = ""
+        return message
 
     def end(self) -> None:
-        """Print the last message. Without a final race, a finished search finishes the study."""
-        self.print_message()
+        """End the study with its search, if no final race follows."""
         if self.enough and self.enough.reached_goal and not self.settings.final_race:
             self.reason = self.reason or self.enough.reason

@@ -1,8 +1,8 @@
-"""What is updated while a study runs: its terminal, page, mirror and driver status."""
+"""What is updated while a study runs: its terminal, MLflow, page, mirror and driver status."""
 
 import gc
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,12 +14,11 @@ from sweeps.base.wording import one_line
 from sweeps.hydra.settings import SweeperConf
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.record.driver_status import DriverStatus
-from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.record.study import StudySnapshot
 from sweeps.show.terminal.lines import View
 from sweeps.study.run.attempt import Attempt
-from sweeps.study.run.gpu_sharing import GpuSharing
-from sweeps.trial.job import Outcome, State
-from sweeps.trial.nodes import find_bad_nodes
+from sweeps.study.run.events import Ended, Event, Note, Retried, Started
+from sweeps.study.run.jobs import GpuSharing
 
 if TYPE_CHECKING:
     from sweeps.choose.sampler.mirror import Mirror
@@ -45,6 +44,27 @@ class Watchers:
     _idle_check_at: float = 0.0  # time of the next look at the GPUs, by the clock
     _status: DriverStatus | None = None  # the status that was written last
 
+    def hand_on(self, events: Iterable[Event], study: StudySnapshot) -> None:
+        """Print what happened, and track the trials that have ended."""
+        for event in events:
+            match event:
+                case Note(text):
+                    self.view.say(text)
+                case Started(trial):
+                    self.view.started(trial, study)
+                case Retried(number, outcome):
+                    reason = f"trial {number} {outcome.state}: {one_line(outcome.error)}"
+                    self.view.say(f"{reason}; retried in a new attempt")
+                case Ended():
+                    self._end_trial(event, study)
+
+    def _end_trial(self, event: Ended, study: StudySnapshot) -> None:
+        self.view.ended(event.trial, study)
+        if self.sharing:
+            self.view.say(self.sharing.note(event.trial))
+        if self.tracker:
+            self.tracker.end_trial(event.trial)
+
     def show(
         self, study: StudySnapshot, running: Mapping[int, Attempt], full: bool, stopped: str
     ) -> None:
@@ -57,29 +77,11 @@ class Watchers:
         notes = self.launcher.notes()
         problems = self._problems(running)
         self.view.tick(study, [*notes, *problems])
-        words = tuple(map(str, notes)), tuple(map(str, problems))
-        self._write(study, DriverStatus(len(running), full, stopped, *words, self.command))
 
-    def avoid_bad_nodes(self, study: StudySnapshot, ended: Outcome | None = None) -> None:
-        """Let the launcher avoid the nodes that failed; after an outcome, only if its node may be
-        at fault."""
-        if ended is None or (ended.node and (ended.node_failed or ended.state is State.REFUSED)):
-            outcomes = [outcome for trial in study.rows for outcome in trial.attempts]
-            self.launcher.avoid(find_bad_nodes(outcomes, unproven=True))
-
-    def show_outcome(self, trial: TrialRecord, study: StudySnapshot) -> None:
-        """Print the outcome of an ended trial, and track it."""
-        self.view.ended(trial, study)
-        if self.sharing:
-            self.sharing.note(trial)
-        if self.tracker:
-            self.tracker.end_trial(trial)
-
-    def show_retry(self, number: int, outcome: Outcome) -> None:
-        """Print why an attempt ended, and that another one follows."""
-        self.view.say(
-            f"trial {number} {outcome.state}: {one_line(outcome.error)}; retried in a new attempt"
-        )
+        pending = tuple(map(str, notes))
+        unanswered = tuple(map(str, problems))
+        status = DriverStatus(len(running), full, stopped, pending, unanswered, self.command)
+        self._write(study, status)
 
     def show_end(
         self, study: StudySnapshot, running: Mapping[int, Attempt], full: bool, stopped: str
@@ -95,11 +97,14 @@ class Watchers:
             return
         self._idle_check_at = self.clock() + _IDLE_CHECK_S
         for number, attempt in running.items():
-            if attempt.job.request.gpus and attempt.started_at and number not in self._idle:
-                idle_min = OmegaConf.select(attempt.job.config, "hydra.launcher.idle_gpu_min")
-                if warning := warn_idle_gpus(study.rows[number], idle_min):
-                    self._idle.add(number)
-                    self.view.say(warning)
+            has_gpu = attempt.job.request.gpus > 0
+            if not has_gpu or attempt.is_queued or number in self._idle:
+                continue
+            idle_min = OmegaConf.select(attempt.job.config, "hydra.launcher.idle_gpu_min")
+            warning = warn_idle_gpus(study.rows[number], idle_min)
+            if warning:
+                self._idle.add(number)
+                self.view.say(warning)
 
     def _write(self, study: StudySnapshot, status: DriverStatus) -> None:
         if status != self._status:
@@ -112,21 +117,19 @@ class Watchers:
 
     def _problems(self, running: Mapping[int, Attempt]) -> list[str]:
         """Return which files and services do not answer; no trial waits for them."""
+        problems = [
+            watcher.problem for watcher in (self.tracker, self.page, self.mirror) if watcher
+        ]
         errors = [
             f"trial {number}: {attempt.read_error}"
             for number, attempt in running.items()
             if attempt.read_error
         ]
-        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        files = (
-            [Outage(f"{errors[0]}{more}", "the files of all trials can be read again")]
-            if errors
-            else []
-        )
-        problems = [
-            watcher.problem for watcher in (self.tracker, self.page, self.mirror) if watcher
-        ]
-        return [*files, *(problem for problem in problems if problem)]
+        if errors:
+            more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+            files = "the files of all trials can be read again"
+            problems = [Outage(f"{errors[0]}{more}", files), *problems]
+        return [problem for problem in problems if problem]
 
 
 def open_tracker(settings: SweeperConf, study: StudySnapshot) -> "Tracker | None":

@@ -118,12 +118,12 @@ def test_no_driver_follows_two_without_progress_until_one_makes_some(
     submit(study)
     assert [begin(study, number).goes_on for number in (1, 2)] == [True, True]
     third = begin(study, 3)
-    third.watch()
+    third.renew()
     assert not third.goes_on
     assert len(slurm.names) == 3
     (study / "journal.jsonl").write_text("a trial has ended\n")
-    monkeypatch.setattr(third, "_look_at", 0.0)
-    third.watch()
+    monkeypatch.setattr(third, "_renew_at", 0.0)
+    third.renew()
     assert third.goes_on
     begin(study, 4)
     assert len(slurm.names) == 5
@@ -142,11 +142,10 @@ def test_long_life_of_a_driver_is_progress(slurm: ScriptedSlurm, study: Path) ->
 def test_older_driver_leaves_when_a_newer_has_begun(slurm: ScriptedSlurm, study: Path) -> None:
     submit(study)
     older = begin(study, 1)
-    older.watch()
+    assert older.newer() == ""
     begin(study, 2)
     older._look_at = 0.0
-    with pytest.raises(UserError, match="left to its newer driver, SLURM job 2"):
-        older.watch()
+    assert older.newer() == "2"
 
 
 @pytest.mark.parametrize(("by", "ends"), [(str(os.getuid()), True), ("99999", False)])
@@ -176,11 +175,11 @@ def test_busy_controller_gets_the_next_driver_later(
     slurm.refuse("QOSMaxSubmitJobPerUserLimit")
     job = begin(study, 1)
     assert not job.goes_on
-    job.watch()
+    job.renew()
     assert "the next driver cannot be submitted now" in capsys.readouterr().out
     slurm.accept()
-    monkeypatch.setattr(job, "_look_at", 0.0)
-    job.watch()
+    monkeypatch.setattr(job, "_renew_at", 0.0)
+    job.renew()
     assert job.goes_on
 
 

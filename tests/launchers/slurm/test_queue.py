@@ -5,6 +5,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from lab import ScriptedSlurm, slurm, wait_for
 from sweeps.launchers.slurm import queue
 from sweeps.launchers.slurm.follow import watcher
 from sweeps.launchers.slurm.follow.listing import GONE, JobInfo, Listing
-from sweeps.launchers.slurm.follow.watcher import FollowedJob, Pace, Watcher
+from sweeps.launchers.slurm.follow.watcher import FollowedJob, Pace, Watcher, judge
 from sweeps.launchers.slurm.queue import SlurmError, cancel, sacct, squeue
 
 
@@ -79,16 +80,79 @@ def test_a_job_that_squeue_forgot(
     assert second == (expected or JobInfo("7", GONE))
 
 
-def test_a_job_that_runs_in_the_accounting_alone_is_gone_in_the_end(
-    scripted_slurm: ScriptedSlurm, impatient: None, monkeypatch: pytest.MonkeyPatch
+MINE, ELEMENT, SIBLING = "s-1.1-00000000", "s-a.1-00000000_1", "s-a.1-00000000_2"
+OWN = str(os.getuid())
+
+
+def listing(*rows: str) -> Listing:
+    """Return a listing of rows such as `7 RUNNING name` and `7 CANCELLED name 12`, which ends with who cancelled it."""
+    jobs = Listing()
+    for row in rows:
+        job_id, state, name, *by = row.split()
+        jobs.add(name, JobInfo(job_id, state, by=by[0] if by else None))
+    return jobs
+
+
+@pytest.mark.parametrize(
+    ("absent_s", "accounted", "squeue_rows", "sacct_rows", "state", "by", "absent"),
+    [
+        (None, False, [], [], "RUNNING", None, True),  # because one missing answer does not prove an end
+        (29, False, [], [], "RUNNING", None, True),
+        (31, False, [], [], GONE, None, True),
+        (31, True, [], [], "RUNNING", None, True),  # because the accounting had it alive
+        (301, True, [], [], GONE, None, True),
+        (301, False, [], [f"7 RUNNING {MINE}"], GONE, None, True),  # a runaway job
+        (None, False, [], [f"7 RUNNING {MINE}"], "RUNNING", None, True),
+        (31, False, [], [f"7 COMPLETED {MINE}"], "COMPLETED", None, False),
+        (31, False, [], [f"7 CANCELLED {MINE} 12"], "CANCELLED", "12", False),
+        (31, False, [], [f"7 CANCELLED {MINE}"], "CANCELLED", "SLURM", False),
+        (31, False, [], ["7 COMPLETED x-2.1-00000000"], GONE, None, True),  # an id that was given twice
+        (None, False, [f"7 CANCELLED {MINE}"], [], "RUNNING", None, False),
+        (None, False, [f"7 CANCELLED {MINE}"], [f"7 CANCELLED {MINE} 12"], "CANCELLED", "12", False),
+        (None, False, [f"7 CANCELLED {MINE}"], [f"7 RUNNING {MINE}"], "RUNNING", None, False),
+    ],
+)
+def test_verdicts_on_unclear_jobs(
+    absent_s: float | None,
+    accounted: bool,
+    squeue_rows: list[str],
+    sacct_rows: list[str],
+    state: str,
+    by: str | None,
+    absent: bool,
 ) -> None:
-    scripted_slurm.say("sacct", """[ -e "$F/asked" ] && exit 1; touch "$F/asked"; echo '7|RUNNING|mine'""")  # once
+    absent_since = None if absent_s is None else 1000 - absent_s
+    job = FollowedJob(Path("nowhere"), MINE, "7", info=JobInfo("7", "RUNNING"))
+    job = replace(job, absent_since=absent_since, accounted=accounted)
+    verdict = judge(job, listing(*squeue_rows), listing(*sacct_rows), 1000.0)
+    assert verdict.info and (verdict.info.state, verdict.info.by) == (state, by)
+    assert (verdict.absent_since is not None) == absent
+
+
+@pytest.mark.parametrize(
+    ("was_pending", "squeue_rows", "sacct_rows", "absent_s", "state", "by"),
+    [
+        (True, [f"7_2 RUNNING {SIBLING}"], [], 29, "PENDING", None),
+        (True, [f"7_2 RUNNING {SIBLING}"], [], 31, "CANCELLED", OWN),  # because it was cancelled alone
+        (False, [f"7_2 RUNNING {SIBLING}"], [], 31, GONE, None),
+        (False, [], [f"7_2 RUNNING {SIBLING}"], 31, "CANCELLED", OWN),
+        (True, [], ["7 CANCELLED s-a.1-00000000 12"], 1, "CANCELLED", "12"),  # together, before they started
+    ],
+)
+def test_verdicts_on_elements_of_arrays(
+    was_pending: bool, squeue_rows: list[str], sacct_rows: list[str], absent_s: float, state: str, by: str | None
+) -> None:
+    info = JobInfo("7_1", "PENDING")
+    job = FollowedJob(Path("nowhere"), ELEMENT, "7_1", Path("array"), info=info, was_pending=was_pending)
+    job.absent_since = 1000 - absent_s
+    verdict = judge(job, listing(*squeue_rows), listing(*sacct_rows), 1000.0)
+    assert verdict.info and (verdict.info.state, verdict.info.by) == (state, by)
+
+
+def test_job_that_is_listed_again_is_not_absent(scripted_slurm: ScriptedSlurm) -> None:
     watcher, job = watch("mine", "7")
-    for patience_s, expected in [(60.0, "RUNNING"), (60.0, "RUNNING"), (0.01, GONE)]:
-        monkeypatch.setattr("sweeps.launchers.slurm.follow.watcher._RUNAWAY_S", patience_s)
-        watcher.update()
-        time.sleep(0.1)
-        assert job.info and job.info.state == expected
+    watcher.update()
+    assert job.absent_since is not None
     (scripted_slurm.folder / "taken").write_text("1 mine\n")
     scripted_slurm.list("RUNNING")
     watcher.update()

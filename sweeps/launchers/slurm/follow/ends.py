@@ -88,40 +88,52 @@ def _outcome_without_node(info: JobInfo, folder: Path, launcher: DictConfig | No
         user = f"user {info.by}" if info.by.isdecimal() else info.by
         return Outcome(State.LOST, f"it was cancelled by {user} ({job}: CANCELLED)")
     if info.state not in ("COMPLETED", "FAILED"):
-        return Outcome(
-            _STATES.get(info.state, State.LOST), f"{ENDED[info.state]} ({job}: {info.state})"
-        )
+        state = _STATES.get(info.state, State.LOST)
+        return Outcome(state, f"{ENDED[info.state]} ({job}: {info.state})")
+    return _outcome_by_log(info, folder, launcher)
+
+
+def _outcome_by_log(info: JobInfo, folder: Path, launcher: DictConfig | None) -> Outcome:
+    """Return the outcome of a job whose batch script has ended, by its log and its files."""
+    job = f"SLURM job {info.id}"
     lines = last_lines(folder / "log", 20)
-    # SLURM's messages may begin in the middle of a line, because srun does not wait for the end of
-    # the line.
-    own_lines = [
-        text
-        for line in lines
-        if (text := re.split("srun: |slurmstepd", line)[0]).strip("0123456789: ")
-    ]
-    source = f"({job}): {own_lines[-1]}" if own_lines else f"({job})"
+    source = _source(job, lines)
     if any(map(_MEMORY.search, lines)):
         return Outcome(State.OUT_OF_MEMORY, f"{ENDED['OUT_OF_MEMORY']} {source}")
-    if refusal := _refusal(folder, launcher):
+    refusal = _refusal(folder, launcher)
+    if refusal:
         return Outcome(State.REFUSED, f"{refusal} {source}")
-    if info.state == "FAILED" and (refusal := refusal_of_srun(lines)):
-        return Outcome(
-            State.REFUSED, f"{refusal}{advice_on_srun(launcher)} ({job})", request_refused=True
-        )
     if info.state == "COMPLETED":
-        state = State.FAILED
-        error = "its process ended without a result"
-    elif task := next(filter(None, map(_TASK_ENDED.search, lines)), None):
-        # the first, because srun kills the others
-        node, rank, message = task.groups()
-        state, error = next(
-            pair for start, pair in _TASK_STATES.items() if message.startswith(start)
-        )
-        error = f"{error}, task {rank} on {node}: {message}"
-    else:  # because the batch script and its srun died too
-        state = State.LOST
-        error = "its job was killed from outside"
+        return Outcome(State.FAILED, f"its process ended without a result {source}")
+
+    refusal = refusal_of_srun(lines)
+    if refusal:
+        error = f"{refusal}{advice_on_srun(launcher)} ({job})"
+        return Outcome(State.REFUSED, error, request_refused=True)
+    state, error = _end_of_task(lines)
     return Outcome(state, f"{error} {source}")
+
+
+def _source(job: str, lines: Sequence[str]) -> str:
+    """Return the job, and the last line of its log that is not SLURM's."""
+    # SLURM's messages may begin in the middle of a line, because srun does not wait for the end of
+    # the line.
+    starts = [re.split("srun: |slurmstepd", line)[0] for line in lines]
+    own = [start for start in starts if start.strip("0123456789: ")]
+    return f"({job}): {own[-1]}" if own else f"({job})"
+
+
+def _end_of_task(lines: Sequence[str]) -> tuple[State, str]:
+    """Return how the processes of a failed job ended, by the messages of srun in its log."""
+    ends = list(filter(None, map(_TASK_ENDED.search, lines)))
+    if not ends:  # because the batch script and its srun died too
+        return State.LOST, "its job was killed from outside"
+
+    # the first, because srun kills the others
+    node, rank, message = ends[0].groups()
+    pairs = [pair for start, pair in _TASK_STATES.items() if message.startswith(start)]
+    state, error = pairs[0]
+    return state, f"{error}, task {rank} on {node}: {message}"
 
 
 def _refusal(folder: Path, launcher: DictConfig | None) -> str:

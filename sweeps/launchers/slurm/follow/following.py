@@ -217,23 +217,27 @@ class FollowedJobs:
             return None
         if info.state in ENDED:
             job.ended_at = job.ended_at or now
-            with suppress(OSError):
-                # because a cancelled job has not read it
-                (job.folder / PRIVATE / SETUP).unlink(missing_ok=True)
-                list(job.folder.iterdir())  # because listing refreshes the cache of an NFS client
-            canceller_known = info.state == "CANCELLED" and (
-                info.by is not None or job.cancel_at is not None
-            )
-            is_complete = canceller_known or any(job.folder.glob("ranks/*.json"))
-            return (
-                info if is_complete or now - job.ended_at >= _LATE_S.get(info.state, 0.0) else None
-            )
+            age_s = now - job.ended_at
+            is_late = age_s < _LATE_S.get(info.state, 0.0)
+            return info if self._is_complete(job, info) or not is_late else None
+
         if job.id != info.id:  # because sbatch's answer was lost
             write_job_id(job.array or job.folder, info.id.partition("_")[0])
             job.id = info.id
         if info.state == "PENDING":
             self._handle_pending(job, info, now)
         return None
+
+    def _is_complete(self, job: FollowedJob, info: JobInfo) -> bool:
+        """Return whether no file and no account of a job that has ended is late."""
+        with suppress(OSError):
+            # because a cancelled job has not read it
+            (job.folder / PRIVATE / SETUP).unlink(missing_ok=True)
+            list(job.folder.iterdir())  # because listing refreshes the cache of an NFS client
+        has_canceller = info.by is not None or job.cancel_at is not None
+        if info.state == "CANCELLED" and has_canceller:
+            return True
+        return any(job.folder.glob("ranks/*.json"))
 
     def _handle_pending(self, job: FollowedJob, info: JobInfo, now: float) -> None:
         """Cancel a pending job again if its first cancellation had no effect, and warn once if it
@@ -242,22 +246,21 @@ class FollowedJobs:
         # because without an answer each scancel would take seconds
         if is_due and not self.watcher.problem:
             self.cancel([job], only_pending=True)
-        if now <= job.warn_at or not _STUCK.search(info.reason):
-            return
-        elements = (
-            [other for other in self.jobs.values() if other.array == job.array]
-            if job.array
-            else [job]
-        )
+        if now > job.warn_at and _STUCK.search(info.reason):
+            self._warn(job, info)
+
+    def _warn(self, job: FollowedJob, info: JobInfo) -> None:
+        """Log that the job, and the elements of its array with the same reason, will not start."""
+        elements = [job]
+        if job.array:
+            elements = [other for other in self.jobs.values() if other.array == job.array]
         stuck = [other for other in elements if other.info and other.info.reason == info.reason]
         for other in stuck:  # because one warning is enough for elements with the same reason
             other.warn_at = math.inf
-        whole = info.id.partition("_")[0]
-        job_id = (
-            whole
-            if len(stuck) == len(elements)
-            else by_array(other.info.id for other in stuck if other.info)[0]
-        )
+
+        job_id = info.id.partition("_")[0]
+        if len(stuck) < len(elements):
+            job_id = by_array(other.info.id for other in stuck if other.info)[0]
         advice = f"Cancel it and change its request: scancel {job_id}"
         if "eld" in info.reason:
             release = "Ask your admins to release it" if "Admin" in info.reason else "Release it"

@@ -10,7 +10,7 @@ from sweeps.base.files import CorruptFile
 from sweeps.hydra.settings import SlurmLauncherConf, read
 from sweeps.launchers.slurm.follow.ends import outcome_of_attempt
 from sweeps.launchers.slurm.follow.following import FollowedJobs
-from sweeps.launchers.slurm.follow.listing import GONE
+from sweeps.launchers.slurm.follow.listing import GONE, JobInfo
 from sweeps.launchers.slurm.follow.watcher import FollowedJob
 from sweeps.launchers.slurm.inside.in_job import call_of
 from sweeps.launchers.slurm.queue import SlurmError, read_ticket
@@ -155,26 +155,35 @@ class JobTrials:
                 sent.outcome_at = time.monotonic()
             if end and (sent.ended_at or _is_single(job)):
                 self._end(job, sent, end)
-            elif sent.outcome_at and time.monotonic() > max(
-                sent.outcome_at + _STRAGGLE_S, sent.cancel_at or 0
-            ):
+            elif _straggles(sent):
                 self._slurm.cancel([sent])  # because a hung rank blocks all nodes of the job
-            elif info and not sent.never_was:
-                self._end(
-                    job,
-                    sent,
-                    outcome_of_attempt(info, job.attempt_folder, job.config.hydra.launcher),
-                )
-            elif info and sent.array:
-                self._forget(sent)
-                self._collected.add(job, read(job.config.hydra.launcher, SlurmLauncherConf))
-            elif info and self._slurm.may_send():
-                self._forget(sent)
-                self._submit(job, read(job.config.hydra.launcher, SlurmLauncherConf))
+            elif info:
+                self._end_without_outcome(job, sent, info)
         except (OSError, CorruptFile) as error:
             if info is None:
                 raise
             self._end(job, sent, Outcome(State.LOST, str(error)))
+
+    def _end_without_outcome(self, job: Job, sent: FollowedJob, info: JobInfo) -> None:
+        """End a trial whose job has ended, by the job's end. If sbatch submitted no job, submit
+        one."""
+        if sent.never_was:
+            self._submit_again(job, sent)
+            return
+        launcher = job.config.hydra.launcher
+        outcome = outcome_of_attempt(info, job.attempt_folder, launcher)
+        self._end(job, sent, outcome)
+
+    def _submit_again(self, job: Job, sent: FollowedJob) -> None:
+        """Submit a trial that an unanswered sbatch has not submitted, once SLURM may accept it."""
+        if not sent.array and not self._slurm.may_send():
+            return
+        self._forget(sent)
+        settings = read(job.config.hydra.launcher, SlurmLauncherConf)
+        if sent.array:
+            self._collected.add(job, settings)
+        else:
+            self._submit(job, settings)
 
     def _forget(self, sent: FollowedJob) -> None:
         self.trials.pop(sent.name, None)
@@ -183,6 +192,14 @@ class JobTrials:
     def _end(self, job: Job, sent: FollowedJob, end: Outcome) -> None:
         self._forget(sent)
         self._slurm.report(job.number, end)
+
+
+def _straggles(sent: FollowedJob) -> bool:
+    """Return whether a job goes on for long after the outcome of its trial."""
+    if not sent.outcome_at:
+        return False
+    limit = max(sent.outcome_at + _STRAGGLE_S, sent.cancel_at or 0.0)
+    return time.monotonic() > limit
 
 
 def _is_single(job: Job) -> bool:

@@ -29,22 +29,23 @@ class AvoidedNodes:
         """
         if bad == self._bad:
             return
-        lines = _answer("sinfo", "--noheader", "--Node", "--format=%N").splitlines()
         self._bad = dict(bad)
-        total = len({line for line in lines if line and not line.startswith("CLUSTER:")})
+        total = _count_nodes()
         most = min(_MOST, int(total * _LARGEST_SHARE))
         if len(bad) <= most:
             self._excluded = sorted(bad)
-            self.note = "; ".join(
-                f"node {node} is excluded: it {reason}" for node, reason in bad.items()
-            )
+            notes = [f"node {node} is excluded: it {reason}" for node, reason in bad.items()]
+            self.note = "; ".join(notes)
         else:
             self._excluded = []
             proven = [node for node, reason in bad.items() if not reason.endswith(UNPROVEN)]
             too_many = f"None is excluded, because {len(bad)} of {total} are too many"
             self.note = f"bad nodes: {', '.join(proven)}. {too_many}" if proven else ""
-        if ids := ",".join(pending):
-            _answer("scontrol", "update", f"JobId={ids}", f"ExcNodeList={self._merge(self._typed)}")
+
+        ids = ",".join(pending)
+        if ids:
+            nodes = self._merge(self._typed)
+            _answer("scontrol", "update", f"JobId={ids}", f"ExcNodeList={nodes}")
 
     def exclude(self, requested: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters of a job without these nodes. A job whose user lists its nodes is
@@ -55,6 +56,11 @@ class AvoidedNodes:
 
     def _merge(self, typed: str) -> str:
         return ",".join([*([typed] if typed else []), *self._excluded])
+
+
+def _count_nodes() -> int:
+    lines = _answer("sinfo", "--noheader", "--Node", "--format=%N").splitlines()
+    return len({line for line in lines if line and not line.startswith("CLUSTER:")})
 
 
 def node_of(job_id: str) -> str:

@@ -56,6 +56,17 @@ class FollowedJob:
             return replace(array, id=self.id or array.id)
         return None
 
+    def note(self, info: JobInfo | None, now: float) -> None:
+        """Note squeue's description of the job, at the monotonic time `now`; None if there is
+        none."""
+        if info is None:
+            return
+        self.info = info
+        self.absent_since = None
+        self.was_pending = info.state == "PENDING"
+        if not self.was_pending:
+            self.started_at = self.started_at or now
+
     def find_alone(self, jobs: Listing) -> JobInfo | None:
         """Return the description of this very job or element; None if it is not there."""
         return jobs.find(self.name, self.id)
@@ -170,43 +181,99 @@ class Watcher(threading.Thread):
         jobs = [job for job in list(self._jobs.values()) if not (job.info and job.info.by)]
         # because a problem ends only when squeue answers
         listed = squeue() if jobs or self.problem else Listing()
+        now = time.monotonic()
         for job in jobs:  # before sacct, because sacct may take long
-            if info := job.find(listed):
-                if info.state != "PENDING":
-                    job.started_at = job.started_at or time.monotonic()
-                job.info = info
-                job.absent_since = None
-                job.was_pending = info.state == "PENDING"
-        unclear = [
-            job for job in jobs if not (info := job.find(listed)) or info.state == "CANCELLED"
-        ]
-        accounts = Listing()
-        problem = ""
-        if ids := [job.id for job in unclear if job.id]:
-            try:
-                accounts = sacct(ids)
-            except SlurmError as error:  # after which a job that squeue does not list becomes GONE
-                problem = str(error)
-        self.problem = problem
+            job.note(job.find(listed), now)
+
+        unclear = [job for job in jobs if is_unclear(job, listed)]
+        accounts = self._account([job.id for job in unclear if job.id])
         now = time.monotonic()
         for job in unclear:
-            is_listed = job.find(listed) is not None
-            is_newest = not is_listed or (job.find_alone(accounts) and not job.find_alone(listed))
-            if (info := job.find(accounts)) and (info.by or is_newest):
-                # because the controller lost its state
-                if info.state == "CANCELLED" and not info.by:
-                    info = replace(info, by="SLURM")
-                job.info = info
-            if is_listed or (info and info.state in ENDED):
-                job.absent_since = None
-                continue
-            job.absent_since = job.absent_since or now
-            job.accounted = job.accounted or info is not None
-            # Because SLURM keeps no record of an element that was cancelled alone, before it
-            # started.
-            is_cancelled = (info is None and job.has_siblings(accounts)) or job.has_vanished(listed)
-            if now - job.absent_since > (
-                _RUNAWAY_S if job.accounted and not is_cancelled else _ABSENT_S
-            ):
-                own = JobInfo(job.id or "", "CANCELLED", by=str(os.getuid()))
-                job.info = own if is_cancelled else JobInfo(job.id or "", GONE)
+            verdict = judge(job, listed, accounts, now)
+            job.info = verdict.info
+            job.absent_since = verdict.absent_since
+            job.accounted = verdict.accounted
+
+    def _account(self, ids: list[str]) -> Listing:
+        """Return what sacct lists of these jobs; nothing if it fails, after which a job that squeue
+        does not list becomes GONE."""
+        accounts = Listing()
+        problem = ""
+        if ids:
+            try:
+                accounts = sacct(ids)
+            except SlurmError as error:
+                problem = str(error)
+        self.problem = problem
+        return accounts
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What SLURM's answers mean for a job that is unclear."""
+
+    info: JobInfo | None
+    absent_since: float | None = None  # monotonic
+    accounted: bool = False
+
+
+def is_unclear(job: FollowedJob, listed: Listing) -> bool:
+    """Return whether squeue does not list the job, or does not tell who cancelled it."""
+    info = job.find(listed)
+    return info is None or info.state == "CANCELLED"
+
+
+def judge(job: FollowedJob, listed: Listing, accounts: Listing, now: float) -> Verdict:
+    """Return what squeue's and sacct's answers mean for a job that is unclear, at the monotonic
+    time `now`.
+
+    A job of which neither has an end is GONE once it has been absent for long, or cancelled if it
+    was an element of an array.
+    """
+    account = job.find(accounts)
+    info = job.info
+    if account and _counts(account, job, listed, accounts):
+        info = _with_canceller(account)
+    if job.find(listed) or (account and account.state in ENDED):
+        return Verdict(info, None, job.accounted)
+    return _judge_absent(job, info, account, listed, accounts, now)
+
+
+def _judge_absent(
+    job: FollowedJob,
+    info: JobInfo | None,
+    account: JobInfo | None,
+    listed: Listing,
+    accounts: Listing,
+    now: float,
+) -> Verdict:
+    """Return the verdict on a job that squeue does not list, and of which sacct has no end."""
+    job_id = job.id or ""
+    absent_since = job.absent_since or now
+    absent_s = now - absent_since
+    accounted = job.accounted or account is not None
+    patience_s = _RUNAWAY_S if accounted else _ABSENT_S
+    # Because SLURM keeps no record of an element that was cancelled alone, before it started.
+    has_only_siblings = account is None and job.has_siblings(accounts)
+    if has_only_siblings or job.has_vanished(listed):
+        if absent_s > _ABSENT_S:
+            info = JobInfo(job_id, "CANCELLED", by=str(os.getuid()))
+    elif absent_s > patience_s:
+        info = JobInfo(job_id, GONE)
+    return Verdict(info, absent_since, accounted)
+
+
+def _counts(account: JobInfo, job: FollowedJob, listed: Listing, accounts: Listing) -> bool:
+    """Return whether an account tells more than squeue: who cancelled the job, or of a job that
+    squeue does not list."""
+    if account.by or job.find(listed) is None:
+        return True
+    is_own = job.find_alone(accounts) is not None
+    return is_own and job.find_alone(listed) is None
+
+
+def _with_canceller(account: JobInfo) -> JobInfo:
+    """Return the account of a job; cancelled by SLURM if nobody is named, because the controller
+    lost its state."""
+    is_nameless = account.state == "CANCELLED" and not account.by
+    return replace(account, by="SLURM") if is_nameless else account

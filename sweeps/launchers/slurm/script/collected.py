@@ -73,23 +73,28 @@ class CollectedTrials:
         group = group[: self._arrays.size(settings, len(group))]
         if not group:
             return []
-        sent: list[FollowedJob] = []
         try:
             sent = self._arrays.send(pool, [job.attempt_folder.path for job in group], settings)
-            if not sent:
-                return []
         except RefusedError as error:
             self._refuse(group, error.outcome)
+            return []
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
             self._refuse(group, Outcome(State.REFUSED, f"its files cannot be written: {error}"))
-        numbers = {job.number for job in group}
-        self._collected = [
-            (other, job) for other, job in self._collected if job.number not in numbers
-        ]
-        return list(zip(group, sent, strict=False))  # none was sent if they were refused
+            return []
+        if not sent:
+            return []
+        self._drop(group)
+        return list(zip(group, sent, strict=True))
 
     def _refuse(self, jobs: list[Job], end: Outcome) -> None:
+        self._drop(jobs)
         for job in jobs:
             self._slurm.report(job.number, end)
+
+    def _drop(self, jobs: list[Job]) -> None:
+        numbers = {job.number for job in jobs}
+        self._collected = [
+            (pool, job) for pool, job in self._collected if job.number not in numbers
+        ]

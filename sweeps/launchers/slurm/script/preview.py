@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,25 @@ _START = re.compile(
 )
 
 
+@dataclass(frozen=True)
+class _Request:
+    title: str
+    options: Mapping[str, Any]  # parameters of submitit
+    launcher: DictConfig
+
+
+def _requests(
+    study: Path, launchers: Sequence[DictConfig], driver: Mapping[str, Any] | None
+) -> Iterator[_Request]:
+    """Yield what is asked about: the driver's job, and the first of the trials' requests."""
+    if driver and launchers:
+        yield _Request("the driver's job", driver, launchers[0])
+    for number, launcher in enumerate(launchers[:_MOST], start=1):
+        settings = read(launcher, SlurmLauncherConf)
+        requested = parameters(study / "0" / "attempts" / "1", settings, settings.slots)
+        yield _Request(f"request {number}", requested, launcher)
+
+
 def preview(
     study: Path, launchers: Sequence[DictConfig], driver: Mapping[str, Any] | None
 ) -> Iterator[str]:
@@ -39,24 +59,22 @@ def preview(
     if shutil.which("sbatch") is None:
         yield "this machine has no sbatch command, so that SLURM was not asked about the requests"
         return
-    refusals = []
-    requests: list[tuple[str, Mapping[str, Any], DictConfig]] = (
-        [("the driver's job", driver, launchers[0])] if driver and launchers else []
-    )
-    for number, launcher in enumerate(launchers[:_MOST], start=1):
-        settings = read(launcher, SlurmLauncherConf)
-        requested = parameters(study / "0" / "attempts" / "1", settings, settings.slots)
-        requests.append((f"request {number}", requested, launcher))
-    for title, options, launcher in requests:
-        script = _make_sbatch_string("true", study, **options)
-        yield f"{title}:"
-        yield from (f"    {line}" for line in _options(script, launcher))
-        yield from (f"    {line}" for line in (() if options is driver else _environment(launcher)))
-        yield from (f"    {line}" for line in shell.describe(script))
-        answer, is_refusal = _ask(script, options["time"])
-        yield f"    {answer}"
-        refusals += [f"{title}: {answer}"] if is_refusal else []
-    if more := len(launchers[_MOST:]):
+    refusals: list[str] = []
+    for request in _requests(study, launchers, driver):
+        script = _make_sbatch_string("true", study, **request.options)
+        lines = [*_options(script, request.launcher)]
+        if request.options is not driver:
+            lines += _environment(request.launcher)
+        lines += shell.describe(script)
+        answer, is_refusal = _ask(script, request.options["time"])
+        if is_refusal:
+            refusals.append(f"{request.title}: {answer}")
+        yield f"{request.title}:"
+        for line in [*lines, answer]:
+            yield f"    {line}"
+
+    more = len(launchers[_MOST:])
+    if more:
         yield f"and {more} more requests, about which SLURM was not asked"
     if refusals:
         raise UserError(
@@ -103,27 +121,26 @@ def _ask(script: str, timeout_min: int) -> tuple[str, bool]:
         done = _run(sbatch("--test-only", script), script)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"SLURM cannot be asked: {error}", False
-    message = "; ".join(
-        done.stderr.replace("sbatch: error: ", "").replace("sbatch: ", "").strip().splitlines()
-    )
-    if start := _START.search(message):
-        limit = _limit_of(start[3])
-        # because without EnforcePartLimits the job would wait for ever
-        if timeout_min > minutes_in(limit):
-            return (
-                f"PartitionTimeLimit: {timeout_min} min requested, and {start[3]} allows {limit}",
-                True,
-            )
-        return (
-            (
-                f"SLURM would start it at {start[1].replace('T', ' ')} on {start[2]}, partition"
-                f" {start[3]}"
-            ),
-            False,
-        )
+    text = done.stderr.replace("sbatch: error: ", "").replace("sbatch: ", "")
+    message = "; ".join(text.strip().splitlines())
+    start = _START.search(message)
+    if start:
+        return _describe_start(start, timeout_min)
     if done.returncode and may_pass(message):
         return with_hint(f"SLURM cannot be asked now: {message or 'sbatch did not answer'}"), False
     return message or "SLURM accepts it", bool(done.returncode)
+
+
+def _describe_start(start: re.Match[str], timeout_min: int) -> tuple[str, bool]:
+    """Return when and where SLURM would start a job, and whether its time limit is a refusal."""
+    time, nodes, partition = start.groups()
+    limit = _limit_of(partition)
+    # because without EnforcePartLimits the job would wait for ever
+    if timeout_min > minutes_in(limit):
+        problem = f"PartitionTimeLimit: {timeout_min} min requested, and {partition} allows {limit}"
+        return problem, True
+    at = time.replace("T", " ")
+    return f"SLURM would start it at {at} on {nodes}, partition {partition}", False
 
 
 def _limit_of(partition: str) -> str:

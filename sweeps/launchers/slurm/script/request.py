@@ -35,59 +35,58 @@ def request(settings: SlurmLauncherConf) -> Request:
     cores = settings.cpus_per_task and tasks * settings.cpus_per_task
     if gpus and settings.cpus_per_gpu:
         cores = math.ceil(gpus * settings.cpus_per_gpu)
-    names = ["mem_gb", "mem_per_cpu", *(["mem_per_gpu"] if gpus else [])]
-    if (
-        len(
-            amounts := [
-                (name, amount) for name in names if (amount := getattr(settings, name)) is not None
-            ]
-        )
-        > 1
-    ):
-        (name, amount), (other, its_amount) = amounts[:2]
-        problem = (
-            f"hydra.launcher.{name}={amount:g}"
-            if name == "mem_gb"
-            else f"hydra.launcher.{name}={amount}"
-        )
-        problem += f" and {other}={its_amount} conflict: a job has one amount of memory."
-        raise UserError(
-            f"{problem}\nType hydra.launcher.{name}=null or hydra.launcher.{other}=null"
-        )
-    if gpus and settings.mem_per_gpu:
-        memory: float | None = gpus * _gigabytes(settings.mem_per_gpu) or None
-    elif settings.mem_per_cpu:
-        memory = (cores or tasks) * _gigabytes(settings.mem_per_cpu) or None
-    else:
-        memory = (_mem_gb(settings) or 0) * settings.nodes or None
+    _refuse_two_amounts(settings, has_gpus=gpus > 0)
+    memory_gb = _memory_gb(settings, gpus, cores or tasks)
+    minutes = settings.timeout_min
     return Request(
-        gpus, cores, memory, settings.timeout_min, settings.nodes, tasks, settings.co2_g_per_kwh
+        gpus, cores, memory_gb or None, minutes, settings.nodes, tasks, settings.co2_g_per_kwh
     )
+
+
+def _refuse_two_amounts(settings: SlurmLauncherConf, has_gpus: bool) -> None:
+    """Raise UserError if two settings request memory."""
+    names = ["mem_gb", "mem_per_cpu"]
+    if has_gpus:
+        names.append("mem_per_gpu")
+    typed = [name for name in names if getattr(settings, name) is not None]
+    if len(typed) < 2:
+        return
+
+    name = typed[0]
+    other = typed[1]
+    amount = getattr(settings, name)
+    text = f"{amount:g}" if name == "mem_gb" else amount
+    other_text = getattr(settings, other)
+    raise UserError(
+        f"hydra.launcher.{name}={text} and {other}={other_text} conflict: a job has one amount of"
+        f" memory.\nType hydra.launcher.{name}=null or hydra.launcher.{other}=null"
+    )
+
+
+def _memory_gb(settings: SlurmLauncherConf, gpus: float, cores: float) -> float:
+    """Return the memory of a trial over all its nodes; 0 if the site decides."""
+    if gpus and settings.mem_per_gpu:
+        return gpus * _gigabytes(settings.mem_per_gpu)
+    if settings.mem_per_cpu:
+        return cores * _gigabytes(settings.mem_per_cpu)
+    return (_mem_gb(settings) or 0.0) * settings.nodes
 
 
 def pool_of(folder: Path, settings: SlurmLauncherConf, trials_per_gpu: int = 1) -> Path:
     """Return the folder, in `folder`, of the trials that can share a job or an array: their
     requests are equal."""
-    key = repr(
-        (
-            parameters(folder, settings),
-            trials_per_gpu,
-            settings.setup,
-            settings.preload,
-            copies.in_use(),
-        )
-    )
+    requested = parameters(folder, settings)
+    lines = (settings.setup, settings.preload)
+    key = repr((requested, trials_per_gpu, *lines, copies.in_use()))
     return folder / hashlib.blake2s(key.encode(), digest_size=4).hexdigest()
 
 
 def place_of(folder: Path, array: str = "") -> str:
     """Return the folder of a job's files as a shell's word; for an array, the folder of the element
     that runs it."""
-    return (
-        f"{shlex.quote(str(folder / ELEMENTS))}/$SLURM_ARRAY_TASK_ID"
-        if array
-        else shlex.quote(str(folder))
-    )
+    if array:
+        return f"{shlex.quote(str(folder / ELEMENTS))}/$SLURM_ARRAY_TASK_ID"
+    return shlex.quote(str(folder))
 
 
 def parameters(
@@ -98,56 +97,71 @@ def parameters(
     `array` are the indices of a job array, as --array. The arguments of srun end with the command
     that starts Python, which is part of the request.
     """
-    gpus = _gpus_per_node(settings)
+    has_gpus = _gpus_per_node(settings) > 0
     private = f"{place_of(folder, array)}/{PRIVATE}"
     log = str(folder / (f"{ELEMENTS}/%a/log" if array else "log"))
     resources = _resources(folder, settings, trials)
+    srun_args = [
+        *_step_options(settings, log, trials),
+        *environment.pyxis_options(settings, folder),
+        *(settings.srun_args or []),
+        *environment.python_command(settings, folder, has_gpus, _IGNORE_SIGNALS),
+    ]
+
+    options: dict[str, Any] = {}
+    if has_gpus and settings.cpus_per_gpu:
+        # not through submitit, because it warns about GPUs counted by node
+        options["cpus-per-gpu"] = settings.cpus_per_gpu
+    if settings.clusters:
+        options["clusters"] = settings.clusters
+    options |= settings.additional_parameters
+    if array:
+        options["array"] = array
+    options["output"] = log
+    options["no-requeue"] = True  # because a lost trial resumes in a new attempt, as a new job
+    options["signal"] = f"{WARNING.name.removeprefix('SIG')}@{settings.signal_delay_s}"
+
+    all_typed = {**resources, **settings.additional_parameters}
     return {
         **resources,
         "stderr_to_stdout": True,
-        "srun_args": [
-            *_step_options(settings, log, trials),
-            *environment.pyxis_options(settings, folder),
-            *(settings.srun_args or []),
-            *environment.python_command(settings, folder, gpus > 0, _IGNORE_SIGNALS),
-        ],
-        "setup": lines_before_srun(
-            settings, private, {**resources, **settings.additional_parameters}
-        ),
-        "additional_parameters": {
-            # not through submitit, because it warns about GPUs counted by node
-            **({"cpus-per-gpu": settings.cpus_per_gpu} if gpus and settings.cpus_per_gpu else {}),
-            **({"clusters": settings.clusters} if settings.clusters else {}),
-            **settings.additional_parameters,
-            **({"array": array} if array else {}),
-            "output": log,
-            "no-requeue": True,  # because a lost trial resumes in a new attempt, as a new job
-            "signal": f"{WARNING.name.removeprefix('SIG')}@{settings.signal_delay_s}",
-        },
+        "srun_args": srun_args,
+        "setup": lines_before_srun(settings, private, all_typed),
+        "additional_parameters": options,
     }
 
 
 def _resources(folder: Path, settings: SlurmLauncherConf, trials: int) -> dict[str, Any]:
     """Return what a job with `trials` side by side requests, by the parameters of submitit."""
     gpu_factor = math.ceil(trials / settings.trials_per_gpu)
+    requested = {key: getattr(settings, key) for key in _PLAIN}
+    requested["job_name"] = name_of(folder)
+    requested["time"] = settings.timeout_min
+    requested["ntasks_per_node"] = settings.tasks_per_node
+    requested["cpus_per_task"] = _cpus_per_task(settings, trials)
+
+    requested |= _gpu_options(settings, gpu_factor)
     mem_gb = _mem_gb(settings)
-    gres = [_times(item, gpu_factor) for item in _gres(settings) if _count(item) != 0]
-    counted_by_gres = any(_count(item) is not None for item in gres)
-    requested = {key: getattr(settings, key) for key in _PLAIN} | {
-        "job_name": name_of(folder),
-        "time": settings.timeout_min,
-        "ntasks_per_node": settings.tasks_per_node,
-        "cpus_per_task": _cpus_per_task(settings, trials),
-        # None instead of 0, because sites without GPUs refuse a request for 0 GPUs.
-        "gpus_per_node": (
-            None if counted_by_gres else (settings.gpus_per_node or 0) * gpu_factor or None
-        ),
-        "gpus_per_task": (settings.gpus_per_task or 0) * gpu_factor or None,
-        "gres": ",".join(gres) or None,
-        "mem": None if mem_gb is None else _megabytes(mem_gb * trials),
-        "mem_per_gpu": settings.mem_per_gpu if _gpus_per_node(settings) else None,
-    }
+    if mem_gb is not None:
+        requested["mem"] = _megabytes(mem_gb * trials)
+    if _gpus_per_node(settings):
+        requested["mem_per_gpu"] = settings.mem_per_gpu
     return {key: value for key, value in requested.items() if value is not None}
+
+
+def _gpu_options(settings: SlurmLauncherConf, factor: int) -> dict[str, Any]:
+    """Return the options for `factor` times the GPUs of a trial; None instead of 0, because sites
+    without GPUs refuse a request for 0 GPUs."""
+    gres = [_times(item, factor) for item in _gres(settings) if _count(item) != 0]
+    per_node = (settings.gpus_per_node or 0) * factor
+    if any(_count(item) is not None for item in gres):
+        per_node = 0  # because gres counts them
+    per_task = (settings.gpus_per_task or 0) * factor
+    return {
+        "gres": ",".join(gres) or None,
+        "gpus_per_node": per_node or None,
+        "gpus_per_task": per_task or None,
+    }
 
 
 def _cpus_per_task(settings: SlurmLauncherConf, trials: int) -> int | None:
@@ -191,9 +205,8 @@ def _megabytes(memory_gb: float) -> str:
 def _gpus_per_node(settings: SlurmLauncherConf) -> int:
     """Return the number of GPUs on each node, by whichever setting requests GPUs."""
     by_gres = sum(_count(item) or 0 for item in _gres(settings))
-    return (
-        settings.gpus_per_node or (settings.gpus_per_task or 0) * settings.tasks_per_node or by_gres
-    )
+    by_task = (settings.gpus_per_task or 0) * settings.tasks_per_node
+    return settings.gpus_per_node or by_task or by_gres
 
 
 def _gres(settings: SlurmLauncherConf) -> list[str]:
@@ -206,21 +219,23 @@ def _gres(settings: SlurmLauncherConf) -> list[str]:
     count = settings.gpus_per_node
     if count is None:
         return items
-    counted = [
-        item for item in items if _count(item) is not None and item.rpartition(":")[2].isdecimal()
-    ]
-    if counted and count and count != sum(_count(item) or 0 for item in counted):
-        problem = (
-            f"hydra.launcher.gres={settings.gres} and {count} GPUs on each node (gpus or"
-            " gpus_per_node) conflict"
-        )
+
+    counted = [item for item in items if _count(item) is not None and _has_number(item)]
+    total = sum(_count(item) or 0 for item in counted)
+    if counted and count not in (0, total):
+        without_number = re.sub(":[0-9]+$", "", counted[0])
         raise UserError(
-            f"{problem}.\nLeave the number out:"
-            f" hydra.launcher.gres={re.sub(':[0-9]+$', '', counted[0])}"
+            f"hydra.launcher.gres={settings.gres} and {count} GPUs on each node (gpus or"
+            " gpus_per_node) conflict.\nLeave the number out:"
+            f" hydra.launcher.gres={without_number}"
         )
     return [
         item if _count(item) is None or item in counted else f"{item}:{count}" for item in items
     ]
+
+
+def _has_number(item: str) -> bool:
+    return item.rpartition(":")[2].isdecimal()
 
 
 def _count(item: str) -> int | None:

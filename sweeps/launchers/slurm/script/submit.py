@@ -129,40 +129,50 @@ def submit(folder: Path, requested: Mapping[str, Any]) -> str:
     """
     private = folder / PRIVATE
     make_private(private)
-    is_own = requested["srun_args"][-1] == sys.executable
-    program = _PYTHON if is_own else _CHECK_VERSION.format(version=sys.version_info[:2]) + _PYTHON
-    options = interpreter_options() if is_own else []
     executor = _Executor(private)
     executor.update_parameters(**requested)
-    place = f"{place_of(folder, requested['additional_parameters'].get('array', ''))}/{PRIVATE}"
     try:
         # because submitit prints each error that it raises
         with contextlib.redirect_stderr(io.StringIO()):
-            job_id = str(
-                executor._submit_command(
-                    f"{shlex.join(['-u', *options, '-c', program])} {place}"
-                ).job_id
-            )
+            job = executor._submit_command(_python_line(folder, requested))
+        job_id = str(job.job_id)
         write_job_id(folder, job_id)
+        return job_id
     except FailedJobError as error:
-        # because the output is not text
-        if not isinstance(error.__cause__, subprocess.CalledProcessError):
-            raise UnansweredError(
-                f"the output of sbatch cannot be read: {error.__cause__}"
-            ) from error
-        message = str(error).replace("sbatch: error: ", "").strip()
-        code = error.__cause__.returncode
-        if not message and code in _TIMEOUT_CODES:
-            raise UnansweredError(with_hint(f"sbatch took longer than {_TIMEOUT_S} s")) from error
-        if not message or _UNANSWERED.search(message):
-            raise UnansweredError(with_hint(message or f"sbatch ended with {code}")) from error
-        if _BUSY.search(message):
-            raise BusyError(with_hint(message)) from error
-        habits = shell.habits(executor.script)
-        raise RefusedError(with_hint(message.replace("\n", "; ")), habits) from error
+        raise _explain(error, executor.script) from error
     except (FailedSubmissionError, OSError) as error:  # which may follow a successful submission
         raise UnansweredError(str(error)) from error
-    return job_id
+
+
+def _python_line(folder: Path, requested: Mapping[str, Any]) -> str:
+    """Return the words after the command that starts Python, for a shell."""
+    is_own = requested["srun_args"][-1] == sys.executable
+    program = _PYTHON
+    options: list[str] = []
+    if is_own:
+        options = interpreter_options()
+    else:
+        program = _CHECK_VERSION.format(version=sys.version_info[:2]) + _PYTHON
+    array = requested["additional_parameters"].get("array", "")
+    words = shlex.join(["-u", *options, "-c", program])
+    return f"{words} {place_of(folder, array)}/{PRIVATE}"
+
+
+def _explain(error: FailedJobError, script: str) -> RefusedError | BusyError:
+    """Return what the error of sbatch means for this batch script."""
+    # because the output is not text
+    cause = error.__cause__
+    if not isinstance(cause, subprocess.CalledProcessError):
+        return UnansweredError(f"the output of sbatch cannot be read: {cause}")
+
+    message = str(error).replace("sbatch: error: ", "").strip()
+    if not message and cause.returncode in _TIMEOUT_CODES:
+        return UnansweredError(with_hint(f"sbatch took longer than {_TIMEOUT_S} s"))
+    if not message or _UNANSWERED.search(message):
+        return UnansweredError(with_hint(message or f"sbatch ended with {cause.returncode}"))
+    if _BUSY.search(message):
+        return BusyError(with_hint(message))
+    return RefusedError(with_hint(message.replace("\n", "; ")), shell.habits(script))
 
 
 class _Executor(submitit.SlurmExecutor):

@@ -61,11 +61,10 @@ class Arrays:
         count = min(count, self._slice, self._max_array)
         room = max(0, limit - len(self._slurm.jobs))
         # Not a few at a time, because each is an sbatch.
-        return (
-            0
-            if room < min(count, math.ceil(limit / 4) if limit < math.inf else 0)
-            else int(min(count, room))
-        )
+        fewest = math.ceil(limit / 4) if limit < math.inf else 0
+        if room < min(count, fewest):
+            return 0
+        return int(min(count, room))
 
     def send(
         self, pool: str, folders: Sequence[Path], settings: SlurmLauncherConf, trials: int = 1
@@ -91,46 +90,49 @@ class Arrays:
     ) -> list[FollowedJob]:
         """Write the array and its elements, then submit it, so that the next driver could adopt it
         at any moment."""
-        numbers = [int(folder.name) for folder in pool.glob("*") if folder.name.isdecimal()]
-        array = pool / str(1 + max(numbers, default=0))
-        make_private(self._folder)
-        make_private(array)
-        (array / ELEMENTS).mkdir()
-        tickets: list[Ticket] = []
+        array = self._make_array(pool)
+        names: list[str] = []
         for index, folder in enumerate(folders):
             write_setup(folder, settings.setup)
-            tickets.append(write_element(array, index, folder))
+            names.append(write_element(array, index, folder).name)
+
         throttle = self.room
-        running = f"%{throttle}" if throttle < len(folders) else ""
+        is_throttled = throttle < len(folders)
+        indices = f"0-{len(folders) - 1}" + (f"%{throttle}" if is_throttled else "")
+        requested = parameters(array, settings, trials, indices)
         try:
-            indices = f"0-{len(folders) - 1}{running}"
-            is_sent, array_id = self._slurm.sbatch(
-                array, parameters(array, settings, trials, indices)
-            )
+            is_sent, array_id = self._slurm.sbatch(array, requested)
         except RefusedError:
             shutil.rmtree(array)
             raise
         if not is_sent:
             shutil.rmtree(array)
-            self._slice = (
-                max(1, len(folders) // 2) if "MaxSubmit" in self._slurm.busy else self._slice
-            )
+            if "MaxSubmit" in self._slurm.busy:
+                self._slice = max(1, len(folders) // 2)
             return []
+
         # because sites count elements that start as submissions
         self._slurm.delay(min(throttle, len(folders)) - 1)
         self._slice = min(limits.MOST, 2 * self._slice)
-        self._throttles[array] = throttle if running else math.inf, time.monotonic()
-        return [
-            self._slurm.follow(
-                folder, Ticket(ticket.name, array_id and f"{array_id}_{index}", array)
-            )
-            for index, (folder, ticket) in enumerate(zip(folders, tickets, strict=True))
-        ]
+        self._throttles[array] = throttle if is_throttled else math.inf, time.monotonic()
+        jobs: list[FollowedJob] = []
+        for index, (folder, name) in enumerate(zip(folders, names, strict=True)):
+            job_id = array_id and f"{array_id}_{index}"
+            jobs.append(self._slurm.follow(folder, Ticket(name, job_id, array)))
+        return jobs
+
+    def _make_array(self, pool: Path) -> Path:
+        """Make the folder of the next array in a pool."""
+        numbers = [int(folder.name) for folder in pool.glob("*") if folder.name.isdecimal()]
+        array = pool / str(1 + max(numbers, default=0))
+        make_private(self._folder)
+        make_private(array)
+        (array / ELEMENTS).mkdir()
+        return array
 
     def adjust_throttles(self) -> None:
         """Set the throttles of the living arrays, which share array_parallelism with all other
         jobs."""
-        now = time.monotonic()
         left = self._settings.array_parallelism
         arrays: dict[Path, list[FollowedJob]] = {}
         for job in list(self._slurm.jobs.values()):
@@ -141,12 +143,18 @@ class Arrays:
         for array, elements in arrays.items():
             share = max(1, min(left, len(elements)))
             left -= share
-            throttle, set_at = self._throttles.get(array, (0, -math.inf))
-            pending = any(job.info is None or job.info.state == "PENDING" for job in elements)
-            is_wrong = share > throttle or share < min(throttle, len(elements))
-            array_id = next((job.id for job in elements if job.id), None)
-            if pending and is_wrong and array_id and now - set_at > _ADJUST_S:
-                self._set_throttle(array, array_id.partition("_")[0], share)
+            self._adjust_throttle(array, elements, share)
+
+    def _adjust_throttle(self, array: Path, elements: list[FollowedJob], share: int) -> None:
+        """Set the throttle of an array to its share, if it is wrong and was not set just now."""
+        throttle, set_at = self._throttles.get(array, (0, -math.inf))
+        is_wrong = share > throttle or share < min(throttle, len(elements))
+        is_settled = time.monotonic() - set_at > _ADJUST_S
+        if not is_wrong or not is_settled or not any(job.is_waiting for job in elements):
+            return
+        ids = [job.id for job in elements if job.id]
+        if ids:
+            self._set_throttle(array, ids[0].partition("_")[0], share)
 
     def _set_throttle(self, array: Path, array_id: str, throttle: int) -> None:
         self._throttles[array] = throttle, time.monotonic()

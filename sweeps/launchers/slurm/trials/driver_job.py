@@ -83,13 +83,14 @@ class Launch:
         """Restore the folder and the environment of the terminal, for a driver in the job at
         `place`."""
         of_job = (*OF_JOBS, "SLURMD_", "SUBMITIT_", "SWEEPYARD_", "PYTHONPATH")
-        for name in [
-            name for name in os.environ if name.startswith(of_job) and name not in self.variables
-        ]:
-            del os.environ[name]
+        for name in list(os.environ):
+            if name.startswith(of_job) and name not in self.variables:
+                del os.environ[name]
         os.environ.update(self.habits or {})
-        os.environ.update({"PYTHONPATH": self.python_path} if self.python_path is not None else {})
-        os.environ.update({_PLACE: str(place), "PYTHONUNBUFFERED": "1"})
+        if self.python_path is not None:
+            os.environ["PYTHONPATH"] = self.python_path
+        os.environ[_PLACE] = str(place)
+        os.environ["PYTHONUNBUFFERED"] = "1"
         os.chdir(self.folder)
 
 
@@ -107,7 +108,9 @@ class DriverJob:
         self._settings = settings
         place = os.environ.pop(_PLACE, None)  # because trials must not inherit the variable
         self._place = None if place is None else Path(place)
-        self._look_at = 0.0
+        self._look_at = 0.0  # time of the next look for newer drivers, monotonic
+        self._newer = ""
+        self._renew_at = 0.0  # time of the next look whether a driver follows, monotonic
         if self._place and self._place.parent != jobs_folder(study):
             self._refuse_other(self._place.parents[2])
         if self._place is None:
@@ -137,9 +140,8 @@ class DriverJob:
     @property
     def _next(self) -> Path | None:
         own = self._place and read_job_id(self._place)
-        return next(
-            (folder for folder in folders(self._study) if own and follows_of(folder) == own), None
-        )
+        following = [folder for folder in folders(self._study) if own == follows_of(folder)]
+        return following[0] if own and following else None
 
     def submit(self, line: str) -> str:
         """Submit the first driver, which runs the command `line`. Return the id of its job. Raises
@@ -149,78 +151,65 @@ class DriverJob:
         try:
             return _send(self._study, None, Launch.of(words, self._settings))
         except (RefusedError, BusyError) as error:
-            is_busy = isinstance(error, BusyError)
-            problem = (
-                f"SLURM {'accepts no job now' if is_busy else 'refused the job'} for the driver:"
-                f" {error}"
-            )
-            advice = (
-                "Repeat the command later" if is_busy else "Correct the setting that SLURM names"
-            )
+            problem = "refused the job"
+            advice = "Correct the setting that SLURM names"
+            if isinstance(error, BusyError):
+                problem = "accepts no job now"
+                advice = "Repeat the command later"
             raise UserError(
-                f"{problem}\n{advice}, or run the driver here: {_here(shlex.split(line))}"
+                f"SLURM {problem} for the driver: {error}\n{advice}, or run the driver here:"
+                f" {_here(shlex.split(line))}"
             ) from error
 
-    def watch(self) -> None:
-        """Submit the next driver if that failed before. Raises UserError if a newer driver has
-        begun."""
-        if self._place is None or time.monotonic() < self._look_at:
+    def newer(self) -> str:
+        """Return the id of a later job in which a driver of the study has begun; empty if none
+        has. Reads files, at most every 5 s."""
+        if self._place and time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + _LOOK_S
+            own = int(self._place.name)
+            begun = [folder for folder in folders(self._study) if (folder / "begun").exists()]
+            newer = [folder for folder in begun if int(folder.name) > own]
+            self._newer = (read_job_id(newer[-1]) or newer[-1].name) if newer else ""
+        return self._newer
+
+    def renew(self) -> None:
+        """Submit the next driver if that failed before, at most every minute."""
+        if self._place is None or time.monotonic() < self._renew_at:
             return
-        self._look_at = time.monotonic() + _LOOK_S
-        if newer := [
-            f
-            for f in folders(self._study)
-            if int(f.name) > int(self._place.name) and (f / "begun").exists()
-        ]:
-            raise UserError(
-                f"the study is left to its newer driver, SLURM job {read_job_id(newer[-1])}"
-            )
-        if self.goes_on or not (own := read_job_id(self._place)):
+        self._renew_at = time.monotonic() + _LOOK_S
+        own = read_job_id(self._place)
+        if self.goes_on or not own:
             return
-        self._look_at = time.monotonic() + _AGAIN_S
+
+        self._renew_at = time.monotonic() + _AGAIN_S
         try:
             launch = Launch.of(sys.orig_argv, self._settings)
-            if idle_count(self._place) < _IDLE or made_progress(
-                self._place, launch.settings.timeout_min, time.time()
-            ):
+            minutes = launch.settings.timeout_min
+            is_busy = made_progress(self._place, minutes, time.time())
+            if is_busy or idle_count(self._place) < _IDLE:
                 _send(self._study, own, launch)
         except (RefusedError, BusyError, UserError) as error:
             print(f"the next driver cannot be submitted now: {error}; retrying", flush=True)
 
     def end(self) -> None:
         """Cancel the next driver, because the study needs none."""
-        if following := self._next:
-            job = read_job_id(following) or f"--name={name_of(following)}"
-            try:
-                cancel([job])
-            except SlurmError as error:
-                print(
-                    f"the next driver may still start, and end at once: {error}\nCancel it: scancel"
-                    f" {job}"
-                )
+        following = self._next
+        if following is None:
+            return
+        job = read_job_id(following) or f"--name={name_of(following)}"
+        try:
+            cancel([job])
+        except SlurmError as error:
+            problem = f"the next driver may still start, and end at once: {error}"
+            print(f"{problem}\nCancel it: scancel {job}")
 
 
 def request(settings: SlurmLauncherConf) -> SlurmLauncherConf:
     """Return the request of the driver's job. Raises UserError if its partition does not allow the
     time."""
-    partition = (
-        settings.driver_partition or settings.partition or habits("").get("SBATCH_PARTITION")
-    )
-    limits: dict[str, float] = {}
-    with suppress(SlurmError):  # because sbatch, or the preview, names the problem
-        limits = {
-            name: minutes_in(limit)
-            for name, limit in rows(["sinfo", "--noheader", "--format=%P|%l"], 2)
-        }
-    names = partition.split(",") if partition else [name for name in limits if name.endswith("*")]
-    limits = {name.rstrip("*"): minutes for name, minutes in limits.items()}
-    name = min(
-        (name.rstrip("*") for name in names),
-        key=lambda name: limits.get(name, _DAY_MIN),
-        default="",
-    )
-    # because sinfo hides some partitions; sbatch names one that is wrong
-    allowed = limits.get(name, float("inf"))
+    typed = settings.driver_partition or settings.partition
+    partition = typed or habits("").get("SBATCH_PARTITION")
+    name, allowed = _shortest(partition)
     minutes = settings.driver_timeout_min or min(_DAY_MIN, allowed)
     if minutes > allowed:
         raise UserError(
@@ -246,6 +235,21 @@ def request(settings: SlurmLauncherConf) -> SlurmLauncherConf:
     )
 
 
+def _shortest(partition: str | None) -> tuple[str, float]:
+    """Return the partition with the shortest time limit of those in a list, by default of the
+    site's default, and its limit in minutes."""
+    limits: dict[str, float] = {}
+    with suppress(SlurmError):  # because sbatch, or the preview, names the problem
+        for name, limit in rows(["sinfo", "--noheader", "--format=%P|%l"], 2):
+            limits[name] = minutes_in(limit)
+    names = partition.split(",") if partition else [name for name in limits if name.endswith("*")]
+    names = [name.rstrip("*") for name in names]
+    limits = {name.rstrip("*"): minutes for name, minutes in limits.items()}
+    shortest = min(names, key=lambda name: limits.get(name, _DAY_MIN), default="")
+    # because sinfo hides some partitions; sbatch names one that is wrong
+    return shortest, limits.get(shortest, float("inf"))
+
+
 def requested(study: Path, settings: SlurmLauncherConf) -> dict[str, object]:
     """Return the parameters of the first driver's job. Raises UserError if its partition does not
     allow the time."""
@@ -260,7 +264,8 @@ def run_driver(folder: Path, launch: Launch) -> None:
     job_id = os.environ["SLURM_JOB_ID"]
     log = os.open(study / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     # because srun's output is a terminal, and its last lines may be late
-    os.dup2(log, 1), os.dup2(log, 2)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
     idle = begin(folder, job_id, launch.settings.timeout_min)
     launch.restore(folder)  # first, because the next driver inherits it
     if follows and was_cancelled(follows):
@@ -268,27 +273,34 @@ def run_driver(folder: Path, launch: Launch) -> None:
             f"driver job {follows} was cancelled with scancel, so none follows.\nResume:"
             f" {shlex.join(launch.words)}"
         )
-    if idle < _IDLE:
-        try:
-            _send(study, job_id, launch)
-        except RefusedError as error:
-            raise UserError(
-                f"SLURM refused the next driver, from {socket.gethostname()}: {error}\n"
-                f"If nodes may not submit jobs, type on a login node: {_here(launch.words)}"
-            ) from error
-        except BusyError as error:
-            print(f"the next driver is submitted later: {error}", flush=True)
-    else:
-        print(
-            f"{idle} drivers in a row made no progress: none follows this one until it makes some",
-            flush=True,
-        )
+    _send_next(study, job_id, launch, idle)
+
     deadline = time.monotonic() + _LOCK_S
     # by which time the driver before has left
     while holder(study / "driver.lock") and time.monotonic() < deadline:
         time.sleep(0.5)
     # the command that the user typed, without a shell
     os.execv(launch.words[0], launch.words)  # noqa: S606
+
+
+def _send_next(study: Path, job_id: str, launch: Launch, idle: int) -> None:
+    """Submit the next driver, unless too many in a row were idle. Raises UserError if SLURM refuses
+    it."""
+    if idle >= _IDLE:
+        print(
+            f"{idle} drivers in a row made no progress: none follows this one until it makes some",
+            flush=True,
+        )
+        return
+    try:
+        _send(study, job_id, launch)
+    except RefusedError as error:
+        raise UserError(
+            f"SLURM refused the next driver, from {socket.gethostname()}: {error}\n"
+            f"If nodes may not submit jobs, type on a login node: {_here(launch.words)}"
+        ) from error
+    except BusyError as error:
+        print(f"the next driver is submitted later: {error}", flush=True)
 
 
 def _here(words: Sequence[str]) -> str:
@@ -321,14 +333,13 @@ def _parameters(
     log = str(folder.parents[2] / LOG)
     options = parameters(folder, settings)
     warning_s = min(_WARNING_S, settings.timeout_min * 60 // 4)
-    after = {"dependency": f"afternotok:{follows}", "kill-on-invalid-dep": "yes"} if follows else {}
-    own = {
-        "output": log,
-        "open-mode": "append",
-        "signal": f"{signal.SIGTERM.name[3:]}@{warning_s}",
-        **after,
-    }
-    options["additional_parameters"] |= own
+    own = options["additional_parameters"]
+    own["output"] = log
+    own["open-mode"] = "append"
+    own["signal"] = f"{signal.SIGTERM.name[3:]}@{warning_s}"
+    if follows:
+        own["dependency"] = f"afternotok:{follows}"
+        own["kill-on-invalid-dep"] = "yes"
     srun = [log if word == str(folder / "log") else word for word in options["srun_args"]]
     return {**options, "srun_args": srun}
 

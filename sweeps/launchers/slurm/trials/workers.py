@@ -14,7 +14,7 @@ from sweeps.base.files import CorruptFile, make_private, write_whole
 from sweeps.hydra.settings import SlurmLauncherConf, read
 from sweeps.launchers.slurm.follow.ends import outcome_of_job, outcomes_in_worker
 from sweeps.launchers.slurm.follow.following import STARTS_PER_MIN, FollowedJobs
-from sweeps.launchers.slurm.follow.listing import ENDED, Listing
+from sweeps.launchers.slurm.follow.listing import ENDED, JobInfo, Listing
 from sweeps.launchers.slurm.follow.watcher import FollowedJob
 from sweeps.launchers.slurm.inside.in_worker import run_worker
 from sweeps.launchers.slurm.queue import SlurmError, read_ticket, token_of
@@ -225,41 +225,52 @@ class WorkerTrials:
         info = self._slurm.final_info(worker)
         pool = worker.folder.parent
         claimed = worker.folder / "claimed"
-        if has_started := claimed.exists():
+        has_started = claimed.exists()
+        if has_started:
             self._failed_starts.pop(pool, None)
         if worker.info and worker.info.state == "RUNNING":
             worker.cancel_at = None  # because it started before the cancellation
         if info is None:
             return
-        of_pool = [trial.job for trial in self.trials.values() if trial.pool == pool]
-        launcher = of_pool[0].config.hydra.launcher if of_pool else None
-        end = outcome_of_job(info, worker.folder, launcher)
-        claimed_jobs = [
-            trial.job for trial in self.trials.values() if (claimed / trial.file.name).exists()
-        ]
-        for number, outcome in outcomes_in_worker(info, end, claimed_jobs):
-            self._end(self.trials[number], outcome)
+
+        end = self._end_trials(info, worker, claimed)
         # because a lost worker may still be alive
         write_whole(worker.folder / "dismissed", "", sync=False)
         shutil.rmtree(claimed, ignore_errors=True)
-        del self.jobs[worker.name], self._slurm.jobs[worker.name]
-        if (
-            has_started
-            or worker.cancel_at is not None
-            or worker.never_was
-            or not any(pool.glob("queue/*.job"))
-        ):
-            return
+        del self.jobs[worker.name]
+        del self._slurm.jobs[worker.name]
+        was_needed = worker.cancel_at is None and not worker.never_was
+        if was_needed and not has_started and any(pool.glob("queue/*.job")):
+            self._count_failed_start(pool, end)
+
+    def _end_trials(self, info: JobInfo, worker: FollowedJob, claimed: Path) -> Outcome:
+        """End the trials that a worker has claimed, and return the outcome of the worker."""
+        of_pool = self._of_pool(worker.folder.parent)
+        launcher = of_pool[0].job.config.hydra.launcher if of_pool else None
+        end = outcome_of_job(info, worker.folder, launcher)
+        trials = list(self.trials.values())
+        jobs = [trial.job for trial in trials if (claimed / trial.file.name).exists()]
+        for number, outcome in outcomes_in_worker(info, end, jobs):
+            self._end(self.trials[number], outcome)
+        return end
+
+    def _count_failed_start(self, pool: Path, end: Outcome) -> None:
+        """Count a worker that ended before it claimed a trial. Refuse the trials of its pool if
+        that is no accident."""
         if end.state is State.LOST:  # which is no fault of its request
             self._slurm.pause(f"a worker never started: {end.error}")
             return
         self._failed_starts[pool] += 1
         if end.request_refused or self._failed_starts[pool] >= _MAX_FAILED_STARTS:
             error = f"its workers never started: {end.error}"
-            self._refuse(pool, Outcome(State.REFUSED, error, request_refused=end.request_refused))
+            refusal = Outcome(State.REFUSED, error, request_refused=end.request_refused)
+            self._refuse(pool, refusal)
 
     def _refuse(self, pool: Path, end: Outcome) -> None:
-        self._remove_queued([trial for trial in self.trials.values() if trial.pool == pool], end)
+        self._remove_queued(self._of_pool(pool), end)
+
+    def _of_pool(self, pool: Path) -> list[PooledTrial]:
+        return [trial for trial in self.trials.values() if trial.pool == pool]
 
     def _adjust_workers(self, at_once: bool = False) -> bool:
         """Submit missing workers, cancel surplus pending ones. Return whether no worker is missing
@@ -268,32 +279,33 @@ class WorkerTrials:
         Workers for trials of measured length start as few a minute as sites accept, or all
         `at_once`.
         """
-        is_enough = True
-        pools = {trial.pool for trial in self.trials.values()} | {
-            job.folder.parent for job in self.jobs.values()
-        }
-        for pool in pools:
-            jobs = [trial.job for trial in self.trials.values() if trial.pool == pool]
-            workers = [
-                job
-                for job in self.jobs.values()
-                if job.folder.parent == pool and job.cancel_at is None
-            ]
-            surplus = len(workers) - self._useful_count(jobs)
-            pending = [job for job in workers if job.info and job.info.state == "PENDING"]
-            if surplus > 0 and pending:
-                self._slurm.cancel(pending[-surplus:], only_pending=True)
-            elif surplus < 0 and self._arrays.room > 0:
-                is_free = at_once or self._packed_s(jobs[0]) is None
-                count = (
-                    -surplus
-                    if is_free
-                    else min(-surplus, max(0, STARTS_PER_MIN - self._slurm.starts))
-                )
-                is_enough &= self._slurm.may_send() and not (
-                    count and self._submit_workers(pool, jobs[0], count)
-                )
-        return is_enough
+        pools = {trial.pool for trial in self.trials.values()}
+        pools |= {job.folder.parent for job in self.jobs.values()}
+        are_enough = [self._adjust_pool(pool, at_once) for pool in pools]
+        return all(are_enough)
+
+    def _adjust_pool(self, pool: Path, at_once: bool) -> bool:
+        """Submit or cancel workers of one pool. Return whether none is missing that may run now."""
+        jobs = [trial.job for trial in self._of_pool(pool)]
+        of_pool = [job for job in self.jobs.values() if job.folder.parent == pool]
+        workers = [job for job in of_pool if job.cancel_at is None]
+        missing = self._useful_count(jobs) - len(workers)
+        if missing < 0:
+            self._cancel_surplus(workers, -missing)
+        if missing <= 0 or self._arrays.room <= 0:
+            return True
+
+        is_limited = not at_once and self._packed_s(jobs[0]) is not None
+        if is_limited:
+            missing = min(missing, max(0, STARTS_PER_MIN - self._slurm.starts))
+        if not self._slurm.may_send():
+            return False
+        return missing == 0 or not self._submit_workers(pool, jobs[0], missing)
+
+    def _cancel_surplus(self, workers: list[FollowedJob], surplus: int) -> None:
+        pending = [job for job in workers if job.info and job.info.state == "PENDING"]
+        if pending:
+            self._slurm.cancel(pending[-surplus:], only_pending=True)
 
     def _useful_count(self, jobs: list[Job]) -> int:
         """Return how many workers the trials need: one for each; or, if they are packed by
@@ -307,9 +319,8 @@ class WorkerTrials:
         if not jobs or (median_s := self._packed_s(jobs[0])) is None:
             return useful
         few = min(STARTS_PER_MIN, math.ceil(useful * median_s / _SHORTEST_S))
-        return min(
-            useful, max(1, few, math.ceil(useful * median_s / max(1.0, self._settings.short_s)))
-        )
+        long = math.ceil(useful * median_s / max(1.0, self._settings.short_s))
+        return min(useful, max(1, few, long))
 
     def _packed_s(self, job: Job) -> float | None:
         """Return how long such trials take, if this decides how many workers they need."""
@@ -321,12 +332,10 @@ class WorkerTrials:
         settings = read(job.config.hydra.launcher, SlurmLauncherConf)
         # because a few workers may soon have run many trials of unknown length
         most = STARTS_PER_MIN if self._packed_s(job) is None else count
-        count = self._arrays.size(
-            settings, min(count, most, self._settings.array_parallelism - len(self.jobs))
-        )
-        first = 1 + max(
-            (int(folder.name) for folder in pool.glob("*") if folder.name.isdecimal()), default=0
-        )
+        room = self._settings.array_parallelism - len(self.jobs)
+        count = self._arrays.size(settings, min(count, most, room))
+        numbers = [int(folder.name) for folder in pool.glob("*") if folder.name.isdecimal()]
+        first = 1 + max(numbers, default=0)
         folders = [pool / str(number) for number in range(first, first + count)]
         arguments = replace(settings, setup=[]), self._median_s(job) or 0.0
         sent: list[FollowedJob] = []
@@ -334,9 +343,8 @@ class WorkerTrials:
             for folder in folders:
                 make_private(folder)
                 write_call(folder, settings, run_worker, folder, *arguments)
-            sent = (
-                self._arrays.send(pool.name, folders, settings, settings.slots) if folders else []
-            )
+            if folders:
+                sent = self._arrays.send(pool.name, folders, settings, settings.slots)
             self.jobs |= {worker.name: worker for worker in sent}
         except RefusedError as error:
             self._refuse(pool, error.outcome)
