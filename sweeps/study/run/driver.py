@@ -75,7 +75,7 @@ class Driver:
         self._name = self._naming.name
         self._folder = self._naming.folder
         self._study = StudySnapshot(
-            self._name, self._folder, settings.objectives, settings.directions, []
+            self._folder.name, self._folder, settings.objectives, settings.directions, []
         )
         self._mirror: Mirror | None = None
         self._job: DriverJob | None = None  # the job that the driver runs in, or is going to run in
@@ -123,7 +123,7 @@ class Driver:
             raise SystemExit(ExitCode.INTERRUPTED) from None
         except Exception as error:
             refused = isinstance(error, UserError) and not self.has_begun
-            self._notify(f"study {self._name} had to stop: {error}")
+            self._notify(f"study {self._study.name} had to stop: {error}")
             if isinstance(error, OSError):
                 raise explain_disk_error(self._study, error, self._resume_line) from error
             raise
@@ -151,7 +151,7 @@ class Driver:
             f"{'running trials were killed' if killed else 'interrupted'}. Resume with:"
             f" {self._resume_line}"
         )
-        self._notify(f"study {self._name} was {'killed' if killed else 'interrupted'}")
+        self._notify(f"study {self._study.name} was {'killed' if killed else 'interrupted'}")
 
     def _claim_folder(self) -> None:
         """Claim the study's folder, and write or check the study's definition and code."""
@@ -304,8 +304,8 @@ class Driver:
     def _stop_reason(self) -> str:
         if other := self._claim.lock.taken_over_by():
             raise UserError(
-                f"study {self._name} is left to {other}, which runs it too: locks have no effect"
-                " there"
+                f"study {self._study.name} is left to {other}, which runs it too: locks have no"
+                " effect there"
             )
         if wider := successor(self._folder):
             self._is_left = True
@@ -342,7 +342,7 @@ class Driver:
         self, view: View, tracker: "Tracker | None", end: LoopEnd, findings: Findings
     ) -> None:
         """Print how the study ended and which trials are left, and notify the user."""
-        view.say(f"study {self._name}: {tally(self._study)}")
+        view.say(f"study {self._study.name}: {tally(self._study)}")
         view.closing(findings, tracker.dashboard_line() if tracker else "")
         for line in tracker.closing_lines() if tracker else ():
             view.say(line)
@@ -358,7 +358,7 @@ class Driver:
             self._notify(
                 next(
                     (line for line in lines if line.startswith("study ")),
-                    f"study {self._name} is finished",
+                    f"study {self._study.name} is finished",
                 )
             )
 
