@@ -286,7 +286,7 @@ class Loop:
     def _retry_or_end(self, trial: TrialRecord, outcome: Outcome, adopted: bool = False) -> None:
         """Put the trial back into the queue for a new attempt, or end it with this outcome."""
         outcomes = list(trial.attempts[trial.forgiven :])
-        if outcome.missing_objective:
+        if outcome.missing_objective and not self.record.study.has_objective:
             self.stop.stop_study(outcome.error)
         is_lost = outcome.state in RETRIED
         resumes = is_lost and may_resume(
