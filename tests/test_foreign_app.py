@@ -132,6 +132,12 @@ def test_grid_needs_no_objective(objectives: dict[str, Done]) -> None:
     assert "best" not in status.out
 
 
+def test_grid_records_several_numbers(objectives: dict[str, Done]) -> None:
+    done = objectives["grid of pairs"]
+    assert done.code == 0, done.said
+    assert [row.metrics for row in rows(done.study())] == [{"objective_0": 1.0, "objective_1": 2.0}] * 5
+
+
 def test_search_over_a_function_without_result_is_refused(objectives: dict[str, Done]) -> None:
     done = objectives["silent search"]
     assert done.code == 2, done.said
@@ -145,7 +151,6 @@ def test_search_over_a_function_without_result_is_refused(objectives: dict[str, 
     [
         ("search for nothing", "the task returned nothing; a trial returns its objective"),
         ("search for another", "hydra.sweeper.objective=accuracy hydra.sweeper.direction=maximize"),
-        ("grid of pairs", "2 numbers for 1 objectives"),
         ("reported typo", "the task reported no 'objectiv', which is the objective; it reported objective"),
         ("returned typo", "hydra.sweeper.objective=accuracy"),
     ],

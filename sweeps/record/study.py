@@ -288,6 +288,11 @@ class StudySnapshot:
         """Return the trials on the Pareto front, best first by the first objective."""
         return self.top(len(self.front()))
 
+    @property
+    def has_objective(self) -> bool:
+        """Return whether a trial has returned the objective."""
+        return any(trial.objective for trial in self.rows)
+
     def best(self) -> TrialRecord | None:
         return next(iter(self.top(1)), None)
 

@@ -251,7 +251,7 @@ def as_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
             if isinstance(value, str | bytes):
                 raise TypeError
             values[str(name)] = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             shape = f" of shape {tuple(value.shape)}" if hasattr(value, "shape") else ""
             problem = f"the metric '{name}' is a {type(value).__name__}{shape} ({value!r:.60})"
             raise TypeError(f"{problem}; a metric is one number") from None
@@ -266,23 +266,36 @@ def read_objective(
     Raises MissingObjective if a required value is missing, and Diverged if a value is NaN or
     infinite.
     """
-    verb, is_required = (
-        ("returned", objective.needed) if step is None else ("reported", objective.named)
-    )
+    verb = "returned" if step is None else "reported"
+    is_required = objective.needed if step is None else objective.named
     for name in objective.names:
         if is_required and name not in metrics:
             present = ", ".join(sorted(metrics)) or "nothing"
-            closest = difflib.get_close_matches(name, metrics, 1, cutoff=0.4) or [*metrics, "..."]
-            typed = f"hydra.sweeper.objective={closest[0]}"
-            direction = natural_direction(closest[0])
-            if direction and len(objective.names) == 1:
-                typed += f" hydra.sweeper.direction={direction}"
             raise MissingObjective(
                 f"the task {verb} no '{name}', which is the objective; it {verb} {present}. Choose"
-                f" one of them: {typed}"
+                f" one of them: {_typed_objective(metrics, objective.names)}"
             )
         if not math.isfinite(metrics.get(name, 0.0)):
             raise Diverged(
                 f"{name} is {metrics[name]}" + ("" if step is None else f" at step {step}")
             )
     return [metrics[name] for name in objective.names if name in metrics]
+
+
+def _typed_objective(metrics: Mapping[str, float], names: Sequence[str]) -> str:
+    """Return the words that choose metrics that exist, the closest for each name that is no
+    metric."""
+    others = [metric for metric in metrics if metric not in names]
+    chosen = []
+    for name in names:
+        if name in metrics:
+            chosen.append(name)
+            continue
+        closest = difflib.get_close_matches(name, others, 1, cutoff=0.4) or [*others, "..."]
+        others = [metric for metric in others if metric != closest[0]]
+        chosen.append(closest[0])
+    if len(chosen) > 1:
+        return f"'hydra.sweeper.objective=[{','.join(chosen)}]'"
+    direction = natural_direction(chosen[0])
+    more = f" hydra.sweeper.direction={direction}" if direction else ""
+    return f"hydra.sweeper.objective={chosen[0]}{more}"

@@ -7,7 +7,7 @@
     --- conf/config.yaml
     x: 1
 
-A case without an app.py has `APP`. The options are:
+A path such as a.zip/b.py is packed. A case without an app.py has `APP`. The options are:
 
     quick             README's test line runs the case, too
     fresh             its processes are no forks of a warm process
@@ -21,6 +21,7 @@ import re
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
+from zipfile import ZipFile
 
 CASES = Path(__file__).parent / "cases"
 APP = """
@@ -71,11 +72,16 @@ class Case:
 
     def write(self, folder: Path) -> None:
         """Write the files of the case into a folder."""
+        (folder / self.launches).mkdir(parents=True)
         for name, content in self.files.items():
+            archive, _, member = name.rpartition(".zip/")
+            if archive:
+                with ZipFile(folder / f"{archive}.zip", "a") as packed:
+                    packed.writestr(member, content)
+                continue
             file = folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(content.replace("HERE", str(folder)))
-        (folder / self.launches).mkdir(parents=True, exist_ok=True)
 
 
 def read_cases() -> list[Case]:

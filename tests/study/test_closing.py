@@ -61,3 +61,10 @@ def test_states_are_retried_together_and_others_need_no_retry(tmp_path: Path) ->
     (advice,) = retry_lines(failed(tmp_path / "s", *(Outcome(state, "it failed") for state in states)))
     assert advice.endswith("--retry diverged,failed,lost")
     assert retry_lines(failed(tmp_path / "t", Outcome(State.COMPLETED), Outcome(State.REFUSED, "no"))) == []
+
+
+def test_trial_without_the_objective_of_others_is_retried(tmp_path: Path) -> None:
+    lacking = Outcome(State.FAILED, "it returned nothing", missing_objective=True)
+    assert retry_lines(failed(tmp_path / "s", lacking, lacking)) == []
+    (advice,) = retry_lines(failed(tmp_path / "t", lacking, Outcome(State.COMPLETED, objective=[1.0])))
+    assert advice.endswith("--retry failed")

@@ -100,6 +100,15 @@ def test_a_file_that_cannot_be_read_concerns_one_trial(
         assert f"{os.strerror(number)}: '{file}'" in done.out
 
 
+@pytest.mark.parametrize(("number", "states"), [(0, ["failed"]), (1, ["completed", "failed", "completed"])])
+def test_missing_objective_stops_a_study_without_results(
+    make_study: MakeStudy, clock: Clock, number: int, states: list[str]
+) -> None:
+    lacking = ends(Outcome(State.FAILED, "it returned nothing", missing_objective=True))
+    done = make_study(n_jobs=1).drive(FakeLauncher(by_trial(trains(), **{f"t{number}": lacking}), clock))
+    assert done.states() == states
+
+
 def test_pruner_observes_delayed_reports(make_study: MakeStudy, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[tuple[int, int]] = []
 

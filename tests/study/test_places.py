@@ -1,5 +1,6 @@
 """Where studies and their trials are: as Hydra names them, the same at each start, and each trial's own."""
 
+import re
 import shlex
 from pathlib import Path
 
@@ -142,5 +143,7 @@ def test_a_storage_has_the_typed_name_wherever_the_study_is(tmp_path: Path, swee
     done = lines.run(["a.py", "-m", *sweeper, *words, f"hydra.sweeper.storage={url}", "x=1,2"], tmp_path)
     assert done.code == 0, done.said
     assert (tmp_path / "b" / "study.json").exists()
+    assert {*re.findall(r"^study (\w+): ", done.out, re.MULTILINE)} == {"b"}  # by which commands find it
+    assert lines.sweeps(tmp_path, "status", "b", f"--root={tmp_path}").code == 0
     study = optuna.load_study(study_name="a", storage=url)
     assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 2

@@ -45,8 +45,7 @@ def own_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ],
 )
 def test_statements_that_a_trial_runs(tmp_path: Path, source: str, line: int, values: dict[str, Any]) -> None:
-    encoding = "latin-1" if "latin" in source else "utf-8"
-    Program(str(tmp_path / "app.py"), "", source.encode(encoding), line, ["app.py", "-m"]).run()
+    Program(str(tmp_path / "app.py"), None, source, line, ["app.py", "-m"], str(tmp_path)).run()
     names = vars(sys.modules["__main__"])
     assert {name: value for name, value in names.items() if name in {"a", "b", "c"}} == values
     assert (names["__name__"], names["__file__"], sys.argv) == ("__main__", str(tmp_path / "app.py"), ["app.py", "-m"])

@@ -57,7 +57,8 @@ class Forks:
         self._server, theirs = Pipe()
         environment = os.environ | {
             _MARK: str(self._log),
-            "OPENBLAS_NUM_THREADS": "1",  # because numpy must not start threads before the forks
+            # because numpy must not start threads before the forks
+            "OPENBLAS_NUM_THREADS": os.environ.get("OPENBLAS_NUM_THREADS", "1"),
             "GLIBC_TUNABLES": f"{os.environ.get('GLIBC_TUNABLES', '')}:{_HUGE_PAGES}".lstrip(":"),
         }
         used = copies.in_use()
@@ -87,13 +88,16 @@ class Forks:
         mem_gb: float | None = None,
         world: World | None = None,
     ) -> None:
-        """Fork the trial on `cores` (none: all cores) and `gpus`, with `threads` for each process.
+        """Fork the trial on `cores` (none: all cores) and `gpus`, with `threads` for each process
+        unless the user sets them.
 
         If its processes use more than `mem_gb`, the trial ends as out_of_memory. If `world`
         (without addresses) has several ranks, fork one process for each rank; the ranks divide the
         cores.
         """
-        resources = dict.fromkeys(_THREADS, str(threads)) | {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
+        resources = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
+        if not {*os.environ, *job.env_set}.intersection(_THREADS):
+            resources |= dict.fromkeys(_THREADS, str(threads))
         resources |= {SHARE: str(job.request.gpus)} if 0 < job.request.gpus < 1 else {}
         payload = pack((job, now()))
         self._running.add(job.number)

@@ -51,7 +51,7 @@ def read_study(folder: Path, definition: Definition) -> StudySnapshot:
         study = read(study)
     except CorruptFile as error:
         raise UserError(
-            f"study {definition.name}: {error}\nRepair it with: {resume_line(definition, folder)}"
+            f"study {folder.name}: {error}\nRepair it with: {resume_line(definition, folder)}"
         ) from error
     space = read_space(definition)
     contains = narrow(space, study.excluded).contains

@@ -118,7 +118,7 @@ def retry_lines(study: StudySnapshot) -> list[str]:
     """Return what to type after trials have failed: after a correction, with more memory, or with
     less to store."""
     failed = [trial for trial in study.rows if trial.state.has_failed]
-    if any(trial.attempts and trial.attempts[-1].missing_objective for trial in failed):
+    if _lacks_objective(study):
         return []  # because the study's own lines say what is missing
     lines = []
     states = sorted({str(trial.state) for trial in failed} - {str(State.OUT_OF_MEMORY)})
@@ -198,7 +198,7 @@ def _infeasible_lines(study: StudySnapshot) -> list[str]:
 
 
 def _resume_lines(study: StudySnapshot, resume: str) -> list[str]:
-    if not any(trial.attempts and trial.attempts[-1].missing_objective for trial in study.rows):
+    if not _lacks_objective(study):
         was_refused = any(trial.state is State.REFUSED for trial in study.rows)
         cause = "Correct the cause of the refusal, or the wrong setting in this command. "
         return [f"{cause if was_refused else ''}Resume with: {resume}"]
@@ -207,6 +207,14 @@ def _resume_lines(study: StudySnapshot, resume: str) -> list[str]:
         "Another objective makes another study: choose another hydra.sweeper.study_name.",
         f"Once trials return this objective, resume with: {retry}",
     ]
+
+
+def _lacks_objective(study: StudySnapshot) -> bool:
+    """Return whether the study stopped because its trials lack the objective."""
+    lacking = [
+        trial for trial in study.rows if trial.attempts and trial.attempts[-1].missing_objective
+    ]
+    return bool(lacking) and not study.has_objective
 
 
 def summarize(study: StudySnapshot, resume: str) -> str:

@@ -78,7 +78,7 @@ class Driver:
         self._name = self._naming.name
         self._folder = self._naming.folder
         self._study = StudySnapshot(
-            self._name, self._folder, settings.objectives, settings.directions, []
+            self._folder.name, self._folder, settings.objectives, settings.directions, []
         )
         self._mirror: Mirror | None = None
         self._job: DriverJob | None = None  # the job that the driver runs in, or is going to run in
@@ -128,7 +128,7 @@ class Driver:
             raise SystemExit(ExitCode.INTERRUPTED) from None
         except Exception as error:
             refused = isinstance(error, UserError) and not self.has_begun
-            self._notify(f"study {self._name} had to stop: {error}")
+            self._notify(f"study {self._study.name} had to stop: {error}")
             if isinstance(error, OSError):
                 raise explain_disk_error(self._study, error, self._resume_line) from error
             raise
@@ -171,7 +171,7 @@ class Driver:
         killed = not keep and self._study.count(State.RUNNING) > 0
         event = "running trials were killed" if killed else "interrupted"
         print(f"{event}. Resume with: {self._resume_line}")
-        self._notify(f"study {self._name} was {'killed' if killed else 'interrupted'}")
+        self._notify(f"study {self._study.name} was {'killed' if killed else 'interrupted'}")
 
     def _claim_folder(self) -> None:
         """Claim the study's folder, and write or check the study's definition and code."""
@@ -336,7 +336,7 @@ class Driver:
         self, view: View, tracker: "Tracker | None", end: LoopEnd, findings: Findings
     ) -> None:
         """Print how the study ended, and what follows."""
-        view.say(f"study {self._name}: {tally(self._study)}")
+        view.say(f"study {self._study.name}: {tally(self._study)}")
         view.closing(findings, tracker.dashboard_line() if tracker else "")
         for line in tracker.closing_lines() if tracker else ():
             view.say(line)
@@ -357,7 +357,7 @@ class Driver:
         had_nothing_to_do = end.all_had_ended and not self._job
         if not had_nothing_to_do and not end.running:
             subjects = [line for line in lines if line.startswith("study ")]
-            self._notify(subjects[0] if subjects else f"study {self._name} is finished")
+            self._notify(subjects[0] if subjects else f"study {self._study.name} is finished")
 
     def _notify(self, subject: str) -> None:
         """Send the user one notification that a study with trials has ended or stopped. Print why

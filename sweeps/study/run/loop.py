@@ -322,7 +322,7 @@ class Loop:
 
     def _retry_or_end(self, trial: TrialRecord, outcome: Outcome, adopted: bool = False) -> None:
         """Put the trial back into the queue for a new attempt, or end it with this outcome."""
-        if outcome.missing_objective:
+        if outcome.missing_objective and not self.record.study.has_objective:
             self.stop.stop_study(outcome.error)
         outcomes = list(trial.attempts[trial.forgiven :])
         max_timeouts = self.launcher.max_timeouts

@@ -23,10 +23,10 @@ class Copies:
 
 
 class _Finder(MetaPathFinder):
-    """Loads a module from its copy if the original file has changed.
+    """Finds a module's copy just before its original, and loads it if the original has changed.
 
-    The module's `__file__` stays the original's path, so that data files beside it are found.
-    Tracebacks show the copy.
+    The module's `__file__` stays the original's path, so that data files, extensions and generated
+    modules beside it are found. Tracebacks show the copy.
     """
 
     def __init__(self, copies: Copies) -> None:
@@ -35,32 +35,24 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        last = name.rpartition(".")[2]
         top = self.copies.top
-        for folder in map(os.path.realpath, sys.path if path is None else path):
-            if not f"{folder}/".startswith(f"{top}/"):
-                continue
-            for file in (f"{folder}/{last}/__init__.py", f"{folder}/{last}.py"):
-                copy = self.copies.folder + file.removeprefix(top)
-                if (copy_stamp := _stamp(copy)) is None:
-                    continue
-                if copy_stamp == _stamp(file):
-                    return None  # because the normal import finds the same code
-                spec = PathFinder.find_spec(name, path)
-                if spec is not None and os.path.realpath(spec.origin or "") != file:
-                    return None  # because another module of this name comes first
-                if not is_private(status := os.stat(copy)):  # noqa: PTH116
-                    is_own = status.st_uid == os.getuid()
-                    advice = (
-                        f"Type: chmod go-w {copy}"
-                        if is_own
-                        else "Resume the study as the user who started it"
-                    )
-                    raise ImportError(
-                        f"{copy}: another user could have changed this module. {advice}"
-                    )
-                return spec_from_file_location(name, file, loader=_CopyLoader(name, copy))
-        return None
+        places: list[str] = []
+        for folder in sys.path if path is None else path:
+            real = os.path.realpath(folder)
+            if f"{real}/".startswith(f"{top}/"):
+                places.append(self.copies.folder + real.removeprefix(top))
+            places.append(folder)
+        spec = PathFinder.find_spec(name, places, target)
+        if spec is None or not spec.has_location:
+            return None
+        copy = spec.origin or ""
+        if not copy.startswith(f"{self.copies.folder}/"):
+            return spec
+        file = top + copy.removeprefix(self.copies.folder)
+        if _stamp(copy) == _stamp(file):
+            return None  # because the normal import finds the same code
+        _check_private(copy)
+        return spec_from_file_location(name, file, loader=_CopyLoader(name, copy))
 
 
 class _CopyLoader(SourceFileLoader):
@@ -74,12 +66,23 @@ def use(copies: Copies | None) -> None:
     """Load the copies at each later import of this process; None loads the original files."""
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
     if copies:
-        sys.meta_path.insert(0, _Finder(copies))
+        sys.meta_path.insert(sys.meta_path.index(PathFinder), _Finder(copies))
 
 
 def in_use() -> Copies | None:
     """Return the argument of `use` with which another process imports the same modules."""
     return next((finder.copies for finder in sys.meta_path if isinstance(finder, _Finder)), None)
+
+
+def _check_private(copy: str) -> None:
+    """Raise ImportError if another user could have changed this copy."""
+    status = os.stat(copy)  # noqa: PTH116
+    if is_private(status):
+        return
+    advice = "Resume the study as the user who started it"
+    if status.st_uid == os.getuid():
+        advice = f"Type: chmod go-w {copy}"
+    raise ImportError(f"{copy}: another user could have changed this module. {advice}")
 
 
 def _stamp(file: str) -> tuple[int, int] | None:

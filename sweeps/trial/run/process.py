@@ -5,6 +5,7 @@ import io
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +43,7 @@ _STOP_ERRORS = {
 }
 # files that the task function writes through `Trial`
 _OWN_FILES = (METRICS, "notes.json", "confusion.json")
+_MOST_NUMBERS = 20  # in a list that is recorded as metrics: more are no result but data
 EXPECTED_RETURN = (
     "a trial returns its objective: a number, one number for each direction, or a dict of metrics"
 )
@@ -153,7 +155,7 @@ def outcome_of_return(
     state = stop_reason or State.COMPLETED
     end = Outcome(state, _STOP_ERRORS.get(state, ""))
     if objective is not None and not objective.needed:
-        returned = _metrics_among(returned)
+        returned = _metrics_among(returned, objective.names)
     if objective is None or (returned is None and not objective.needed):
         return end
     try:
@@ -166,21 +168,30 @@ def outcome_of_return(
         return outcome_of_error(error)
 
 
-def _metrics_among(returned: Any) -> Any:
+def _metrics_among(returned: Any, names: Sequence[str]) -> Any:
     """Return what is a metric of all that a task function without an objective returned; None if
-    nothing is.
+    nothing is. Several numbers are objective_0, objective_1 ..., as if each had a direction.
 
     The rest is named in the log, and does not fail the trial, because Hydra lets a task function
     return anything.
     """
+    if returned is None:
+        return None
+    metrics = returned
+    others = []
     if isinstance(returned, dict):
-        metrics: Any = {name: value for name, value in returned.items() if _is_number(value)}
-        others = [str(name) for name in returned if name not in metrics]
-    else:
-        values = returned if isinstance(returned, list | tuple) else [returned]
-        is_metric = all(_is_number(value) for value in values)
-        metrics = returned if is_metric else None
-        others = [] if is_metric or returned is None else [type(returned).__name__]
+        metrics = {name: value for name, value in returned.items() if _is_number(value)}
+        others = [ascii(name) for name in returned if name not in metrics]
+    elif isinstance(returned, list | tuple):
+        is_metric = len(returned) <= _MOST_NUMBERS and all(map(_is_number, returned))
+        if not is_metric or not returned:
+            metrics = None
+            others = [type(returned).__name__]
+        elif len(names) == 1 < len(returned):
+            metrics = {f"{names[0]}_{number}": value for number, value in enumerate(returned)}
+    elif not _is_number(returned):
+        metrics = None
+        others = [type(returned).__name__]
     if others:
         print(
             f"The task function returned {', '.join(others)}, which is no metric and is not"
@@ -192,7 +203,7 @@ def _metrics_among(returned: Any) -> Any:
 def _is_number(value: Any) -> bool:
     try:
         as_numbers({"metric": value})
-    except TypeError:
+    except Exception:  # of the value's own conversion, too
         return False
     return True
 
@@ -248,8 +259,14 @@ def read_metrics(returned: Any, objective: Objective) -> dict[str, float]:
     values = returned if isinstance(returned, list | tuple) else [returned]
     names = objective.names
     if len(values) != len(names):
+        directions = ",".join(["minimize"] * len(values))
+        remedy = (
+            "return a number for each, or a dict of metrics"
+            if objective.named or not values
+            else f"name the direction of each: 'hydra.sweeper.direction=[{directions}]'"
+        )
         raise MissingObjective(
             f"the task returned {len(values)} numbers for {len(names)} objectives"
-            f" ({', '.join(names)}); use one entry in hydra.sweeper.direction for each number"
+            f" ({', '.join(names)}); {remedy}"
         )
     return as_numbers(dict(zip(names, values, strict=True)))

@@ -9,16 +9,17 @@ multiprocessing spawns.
 import ast
 import builtins
 import linecache
+import os
 import subprocess
 import symtable
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import chdir
 from dataclasses import dataclass, fields
 from functools import cached_property
 from importlib import import_module
-from importlib.machinery import SourceFileLoader
-from importlib.util import decode_source, spec_from_file_location
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -37,10 +38,11 @@ class Program:
     were typed."""
 
     file: str
-    module: str  # name of the module after `python -m`; empty for a file
-    source: bytes
+    spec: ModuleSpec | None  # of `python -m`, of a folder and of an archive; None for a file
+    source: str
     line: int  # where the program started the study
     argv: list[str]  # as it was when the program started
+    folder: str  # the working folder when the program started
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields, because the pickle needs nothing that is computed from them."""
@@ -80,7 +82,7 @@ class Program:
             changed |= mentioned
             to_look_at += [functions.pop(name) for name in mentioned.intersection(functions)]
 
-        table = symtable.symtable(decode_source(self.source), self.file, "exec")
+        table = symtable.symtable(self.source, self.file, "exec")
         return changed.intersection(_global_names(table))
 
     def run(self) -> None:
@@ -92,7 +94,8 @@ class Program:
         self._show_source()
         code = compile(self._parts.kept, self.file, "exec", dont_inherit=True)
         try:
-            with hydra_refused():
+            # because a program may change to a relative folder, as the study's process has done
+            with chdir(self.folder), hydra_refused():
                 exec(code, module.__dict__)  # noqa: S102 - the user's own program
         except HydraStarted:
             # because the program starts Hydra before the line that started the study
@@ -103,13 +106,12 @@ class Program:
         module = ModuleType(_MAIN)
         module.__file__ = self.file
         module.__builtins__ = builtins  # type: ignore[attr-defined]
-        if self.module:
-            spec = module.__spec__ = spec_from_file_location(self.module, self.file)
-            assert spec is not None  # because only an unknown suffix has none
-            module.__package__ = spec.parent
-            module.__loader__ = spec.loader
-            if spec.parent:
-                import_module(spec.parent)
+        if self.spec:
+            module.__spec__ = self.spec
+            module.__package__ = self.spec.parent
+            module.__loader__ = self.spec.loader
+            if self.spec.parent:
+                import_module(self.spec.parent)
         else:
             module.__package__ = None
             module.__loader__ = SourceFileLoader(_MAIN, self.file)
@@ -118,7 +120,7 @@ class Program:
     def _show_source(self) -> None:
         """Let tracebacks and `inspect.getsource` show the lines that run, although the file may
         change."""
-        lines = decode_source(self.source).splitlines(keepends=True)
+        lines = self.source.splitlines(keepends=True)
         linecache.cache[self.file] = len(self.source), None, lines, self.file
 
 
@@ -236,17 +238,22 @@ def current_program() -> Program | None:
 
 def _read(module: ModuleType) -> Program | None:
     file = getattr(module, "__file__", None)
-    spec = getattr(module, "__spec__", None)
     line = _running_line(module)
     if not file or line is None:
         return None
+    source = "".join(linecache.getlines(file, vars(module)))
     try:
-        source = Path(file).read_bytes()
         ast.parse(source)
-    except (OSError, SyntaxError, ValueError):  # because it is compiled, or was removed
+    except (SyntaxError, ValueError):  # because the file is no longer what runs
         return None
-    name = spec.name if spec and spec.name != _MAIN else ""
-    return Program(str(Path(file).absolute()), name, source, line, _typed_argv(name))
+    if not source:  # because it is compiled, or was removed
+        return None
+    spec = module.__spec__
+    argv = _typed_argv(spec.name if spec else "")
+    # because Python joins the working folder and the typed path
+    started = [file.removesuffix(f"/{word}") for word in sys.orig_argv if file.endswith(f"/{word}")]
+    folder = (started or [os.getcwd()])[0]  # noqa: PTH109
+    return Program(str(Path(file).absolute()), spec, source, line, argv, folder)
 
 
 def _typed_argv(module: str) -> list[str]:

@@ -1,8 +1,10 @@
 """A job on its way to its trial's process."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 
 import cloudpickle
 from omegaconf import DictConfig
@@ -46,6 +48,7 @@ class SentJob:
     folder: "TrialFolder"
     request: Request
     environment: Mapping[str, str]
+    env_set: tuple[str, ...]  # names of the variables that hydra.job.env_set sets
     program: Program | None
     content: bytes  # the `Job`
 
@@ -55,7 +58,14 @@ class SentJob:
         program = job.app.program
         content = pack(replace(job, app=replace(job.app, program=None)))
         return cls(
-            job.number, job.attempt, job.folder, job.request, job.environment, program, content
+            number=job.number,
+            attempt=job.attempt,
+            folder=job.folder,
+            request=job.request,
+            environment=job.environment,
+            env_set=tuple(job.config.hydra.job.env_set),
+            program=program,
+            content=content,
         )
 
     @property
@@ -66,5 +76,8 @@ class SentJob:
         """Run the program in this process, and return the job. Raises what the program raises."""
         if self.program:
             self.program.run()
+        else:
+            # because the user's `__main__`, such as that of `python -c`, is not this process's
+            sys.modules["__main__"] = ModuleType("__main__")
         job: Job = cloudpickle.loads(self.content)
         return replace(job, request=self.request, environment=self.environment)
