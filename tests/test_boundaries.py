@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -275,6 +276,16 @@ def test_only_a_search_imports_optuna(drivers: tuple[Path, dict[str, set[str]]])
 @pytest.mark.parametrize("words", [["list"], ["status", "grid"], ["status", "search"], ["best", "search"]])
 def test_commands_reading_a_study_import_no_optuna(drivers: tuple[Path, dict[str, set[str]]], words: list[str]) -> None:
     assert "optuna" not in slow_imports(drivers[0], "sweeps", *words)
+
+
+def test_walk_through_the_code_names_what_exists() -> None:
+    steps = re.findall(r"^\| \d+ \| `([\w/.]+)` `(?:(\w+)[.])?(\w+)` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.M)
+    assert len(steps) == 23
+    for file, owner, name in steps:
+        tree = ast.parse((ROOT / file).read_text())
+        holders = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == owner] or [tree]
+        functions = [node.name for node in holders[0].body if isinstance(node, ast.FunctionDef)]
+        assert name in functions, f"{file}: {owner}.{name}"
 
 
 @pytest.mark.long

@@ -69,7 +69,7 @@ class Record:
     def trials(self) -> Sequence[TrialRecord]:
         return self._fold.trials
 
-    def ask(self, trial: TrialRecord, shared: Mapping[str, Any]) -> None:
+    def queue(self, trial: TrialRecord, shared: Mapping[str, Any]) -> None:
         """Record a new trial, with the state of its sampler (`shared`)."""
         content = trial_as_json(trial, self.study.folder) | (
             {"shared": dict(shared)} if shared else {}

@@ -102,7 +102,7 @@ class Starter:
         outcome = self.prepare(trial, chosen.infeasible)
         if job := self._jobs.get(number):
             trial = replace(trial, folder=job.folder.path)
-        self.record.ask(trial, chosen.shared)
+        self.record.queue(trial, chosen.shared)
         return self._make_attempt(trial, outcome)
 
     def prepare(self, trial: TrialRecord, infeasible: str = "") -> Outcome | None:
