@@ -61,18 +61,13 @@ class ReportToTrial(keras.callbacks.Callback):
         self._saved_at = time.monotonic()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        arrays = {name: np.shape(value) for name, value in (logs or {}).items() if np.ndim(value)}
-        if arrays and epoch == self.model._initial_epoch:
-            print("not reported, because a metric must be one number:", arrays, flush=True)
-        metrics = {name: float(value) for name, value in (logs or {}).items() if name not in arrays}
-        self._trial.report(metrics, step=epoch + 1)
-        for name, value in metrics.items():
-            self._history.setdefault(name, []).append(value)
+        self._report(logs or {}, epoch)
+        is_last = self.model.stop_training or epoch + 1 >= self.params["epochs"]
         stopped_early = bool(self.model.stop_training)  # by another callback
-        is_last = stopped_early or epoch + 1 >= self.params["epochs"]
-        self.model.stop_training |= not is_last and bool(self._trial.should_stop())
-        due = self.model.stop_training or time.monotonic() - self._saved_at >= self._interval_s
-        if due and self._trial.world.is_chief:
+        if not is_last and self._trial.should_stop():
+            self.model.stop_training = True
+        is_due = time.monotonic() - self._saved_at >= self._interval_s
+        if self._trial.world.is_chief and (is_due or self.model.stop_training):
             progress = {
                 "epoch": epoch + 1,
                 "stopped_early": stopped_early,
@@ -80,6 +75,16 @@ class ReportToTrial(keras.callbacks.Callback):
             }
             _save(self._trial.checkpoint_folder, progress, self._variables())
             self._saved_at = time.monotonic()
+
+    def _report(self, logs: dict[str, Any], epoch: int) -> None:
+        """Report the metrics that are numbers, and print once which are none."""
+        arrays = {name: np.shape(value) for name, value in logs.items() if np.ndim(value)}
+        if arrays and epoch == self.model._initial_epoch:
+            print("not reported, because a metric must be one number:", arrays, flush=True)
+        metrics = {name: float(value) for name, value in logs.items() if name not in arrays}
+        self._trial.report(metrics, step=epoch + 1)
+        for name, value in metrics.items():
+            self._history.setdefault(name, []).append(value)
 
     def _variables(self) -> list[Any]:
         """Return all variables; model.variables contains the states of dropout's seed generators

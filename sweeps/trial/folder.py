@@ -291,44 +291,59 @@ class AttemptFolder:
         self, end: Outcome, began: float | None, lines: list[MetricsLine], ended: float
     ) -> Outcome:
         """Return the outcome with its times, resources and energy."""
-        note: dict[str, float] = {"queued": began or ended, "gpus": 0.0, "idle_slot_s": 0.0}
-        with suppress(CorruptFile, TypeError, ValueError, ArithmeticError):
-            content = read_json(self.path / "queued.json") or {}
-            note |= {name: float(value) for name, value in content.items() if name != "launcher"}
-        queued_at = note["queued"] if is_time(note["queued"]) else began or ended
+        note = self._read_note()
+        first = began or ended
+        queued_at = note.get("queued", first)
+        if not is_time(queued_at):
+            queued_at = first
         ended = max(ended, began or queued_at)
-        # No duration is negative, because the driver's clock and the clock of the trial's node may
-        # differ.
-        seconds = {
-            "idle_slot": note["idle_slot_s"],
-            "queued": max(0.0, (began or ended) - queued_at),
-        }
-        if began is not None:
-            # A killed process recorded no phases.
-            seconds |= end.seconds or {"training": max(0.0, ended - began)}
+        gpus = note.get("gpus", 0.0)
         end = replace(
             end,
-            error=end.error
-            or ("" if end.state in (State.COMPLETED, State.PRUNED) else "unknown reason"),
-            seconds=seconds,
+            error=end.error or _default_error(end.state),
             queued_at=queued_at,
             started_at=began,
             ended_at=ended,
-            gpus=end.gpus or (int(note["gpus"]) if note["gpus"].is_integer() else note["gpus"]),
+            gpus=end.gpus or (int(gpus) if gpus.is_integer() else gpus),
             timeout_min=note.get("timeout_min"),
             requested={name: note[name] for name in _REQUESTED if name in note},
         )
+        # No duration is negative, because the driver's clock and the clock of the trial's node may
+        # differ.
+        seconds = {"idle_slot": note.get("idle_slot_s", 0.0), "queued": max(0.0, first - queued_at)}
         if began is None:
-            return end
+            return replace(end, seconds=seconds)
+        # A killed process recorded no phases.
+        seconds |= end.seconds or {"training": max(0.0, ended - began)}
+        advanced = self._last_progress(lines) >= began
+        end = replace(end, seconds=seconds, advanced=advanced)
+        return self._with_usage(end, began, note.get("co2_g_per_kwh"))
+
+    def _with_usage(self, end: Outcome, began: float, co2_g_per_kwh: float | None) -> Outcome:
+        usage = measure(self.trial.usage(), began)
+        co2_g = None
+        if co2_g_per_kwh is not None and usage.energy_kwh is not None:
+            co2_g = co2_g_per_kwh * usage.energy_kwh
+        return replace(end, **vars(usage), co2_g=co2_g)
+
+    def _read_note(self) -> dict[str, float]:
+        """Return what the launcher noted when the attempt was queued; empty if it is damaged."""
+        with suppress(CorruptFile, TypeError, ValueError, ArithmeticError):
+            content = read_json(self.path / "queued.json") or {}
+            return {name: float(value) for name, value in content.items() if name != "launcher"}
+        return {}
+
+    def _last_progress(self, lines: list[MetricsLine]) -> float:
+        """Return when the trial last reported a step or wrote a checkpoint (seconds since 1970)."""
         # Each line is progress, because a step that an earlier attempt reported is not reported
         # again.
-        progress_times = [line.time for line in lines]
-        progress_times += [file.stat().st_mtime for file in self.trial.checkpoint.glob("*")]
-        advanced = max(progress_times, default=0.0) >= began
-        usage = measure(self.trial.usage(), began)
-        factor = note.get("co2_g_per_kwh")
-        co2_g = None if factor is None or usage.energy_kwh is None else factor * usage.energy_kwh
-        return replace(end, **vars(usage), co2_g=co2_g, advanced=advanced)
+        times = [line.time for line in lines]
+        times += [file.stat().st_mtime for file in self.trial.checkpoint.glob("*")]
+        return max(times, default=0.0)
+
+
+def _default_error(state: State) -> str:
+    return "" if state in (State.COMPLETED, State.PRUNED) else "unknown reason"
 
 
 def _parse_reason(line: bytes) -> State | None:

@@ -2,13 +2,11 @@
 study."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from sweeps.trial.job import Outcome, State
 
 _MOST_FAILED_STARTS = 2
-
-
 UNPROVEN = "and the setup lines have run on no other node"
 """The end of the reason to avoid a node that may not be at fault."""
 
@@ -20,24 +18,33 @@ def find_bad_nodes(outcomes: Iterable[Outcome], unproven: bool = False) -> dict[
     `unproven`, the only node on which the line has run is one to avoid, too, because another node
     then shows which of both is wrong.
     """
-    outcomes = [outcome for outcome in outcomes if outcome.node]
-    good = {outcome.node for outcome in outcomes if outcome.started_at}
-    refusals = [
-        outcome for outcome in outcomes if outcome.state is State.REFUSED and not outcome.started_at
-    ]
-    refusing = {outcome.node for outcome in refusals if not outcome.node_failed}
-    bad = {
-        o.node: "failed while it had a trial"
-        for o in outcomes
-        if o.node_failed and o.state is not State.REFUSED
-    }
+    placed = [outcome for outcome in outcomes if outcome.node]
+    good = {outcome.node for outcome in placed if outcome.started_at}
+    refusals: list[Outcome] = []
+    bad: dict[str, str] = {}
+    for outcome in placed:
+        if outcome.state is not State.REFUSED:
+            if outcome.node_failed:
+                bad[outcome.node] = "failed while it had a trial"
+        elif not outcome.started_at:
+            refusals.append(outcome)
+    return _find_refusing_nodes(refusals, good, unproven) | bad
+
+
+def _find_refusing_nodes(
+    refusals: Sequence[Outcome], good: set[str], unproven: bool
+) -> dict[str, str]:
+    """Return why each node is bad on which trials could not begin; `good` are nodes on which others
+    have begun."""
+    bad = {}
     counts = Counter(outcome.node for outcome in refusals)
+    refusing = {outcome.node for outcome in refusals if not outcome.node_failed}
     proven = Counter(
         outcome.node for outcome in refusals if outcome.node_failed or good - {outcome.node}
     )
     for node, count in counts.items():
         if proven[node] >= _MOST_FAILED_STARTS:
-            bad.setdefault(node, f"could not begin {proven[node]} trials")
+            bad[node] = f"could not begin {proven[node]} trials"
         elif unproven and count >= _MOST_FAILED_STARTS and refusing == {node}:
-            bad.setdefault(node, f"could not begin {count} trials, {UNPROVEN}")
+            bad[node] = f"could not begin {count} trials, {UNPROVEN}"
     return bad

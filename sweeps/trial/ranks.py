@@ -37,23 +37,26 @@ def exchange_addresses(attempt: AttemptFolder, world: World) -> World:
         (attempt.path / "heard").touch()  # because the other ranks read the file
     host = "127.0.0.1" if world.nodes == 1 else socket.gethostname()
     write_whole(folder / f"{world.rank}.address", f"{host}:{_free_port()}")
-    addresses: dict[int, str] = {}
+    addresses = _read_addresses(folder)
     deadline = time.monotonic() + world.timeout_s
     while len(addresses) < world.size:
         if time.monotonic() > deadline:
             missing = [rank for rank in range(world.size) if rank not in addresses]
             names = ", ".join(f"rank {rank} on {world.addresses[rank]}" for rank in missing)
             raise RankLost(f"{names} did not start within rank_timeout_s={world.timeout_s:g}")
-        for file in _list_files(folder):
-            if (
-                file.suffix == ".address"
-                and file.stem.isdecimal()
-                and int(file.stem) not in addresses
-            ):
-                with suppress(OSError):
-                    addresses[int(file.stem)] = file.read_text()
-        time.sleep(_POLL_S if len(addresses) < world.size else 0)
+        time.sleep(_POLL_S)
+        addresses |= _read_addresses(folder)
     return replace(world, addresses=tuple(addresses[rank] for rank in range(world.size)))
+
+
+def _read_addresses(folder: Path) -> dict[int, str]:
+    """Return the addresses that are written so far, by rank."""
+    addresses = {}
+    for file in _list_files(folder):
+        if file.suffix == ".address" and file.stem.isdecimal():
+            with suppress(OSError):
+                addresses[int(file.stem)] = file.read_text()
+    return addresses
 
 
 def is_failure(end: Outcome) -> bool:
@@ -73,21 +76,28 @@ def leave(attempt: AttemptFolder, world: World, end: Outcome) -> Outcome:
     if world.size == 1 or (end.state is State.LOST and not end.error):
         return end
     if not is_failure(end):
-        while not world.is_chief and attempt.path / "end.json" not in _list_files(attempt.path):
-            # without a deadline, because the launcher kills this rank if the chief dies
-            time.sleep(_POLL_S)
+        if not world.is_chief:
+            _await_end(attempt)
         return end
     is_lost = end.state is State.LOST
     # A lost rank waits longer, because a rank that failed itself knows the cause.
     deadline = time.monotonic() + _GRACE_S * (1 + is_lost)
     while time.monotonic() < deadline:
         time.sleep(_POLL_S)
-        if attempt.path / "end.json" in _list_files(attempt.path) or (
-            is_lost and first_failure(attempt)
-        ):
+        if _has_ended(attempt) or (is_lost and first_failure(attempt)):
             return end
     report_failure(attempt, world.rank, end)
     return end
+
+
+def _await_end(attempt: AttemptFolder) -> None:
+    # without a deadline, because the launcher kills this rank if the chief dies
+    while not _has_ended(attempt):
+        time.sleep(_POLL_S)
+
+
+def _has_ended(attempt: AttemptFolder) -> bool:
+    return attempt.path / "end.json" in _list_files(attempt.path)
 
 
 def report_failure(attempt: AttemptFolder, rank: int, end: Outcome) -> None:

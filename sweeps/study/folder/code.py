@@ -17,7 +17,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
@@ -56,6 +56,10 @@ class Code:
     commit: str = ""
     trouble: str = ""  # why no modules are saved, or which error git reported
 
+    def top(self, file: Path) -> Path:
+        """Return the folder that the paths are below, if the app's own file is this one."""
+        return file.parents[self.app.count("/")]
+
 
 def keep(study: Path, task_function: Any, extend: bool, resume: str) -> tuple[Copies | None, str]:
     """Save the app's code in the study's folder, or check that the app still has the saved code.
@@ -64,77 +68,75 @@ def keep(study: Path, task_function: Any, extend: bool, resume: str) -> tuple[Co
     saved. `resume` is the command that resumes the study. Raises UserError if the app's code has
     changed, unless `extend` saves it too.
     """
-    folder = study / "code"
     file = _file_of(task_function)
     note = ""
-    number = max(
-        (int(path.name) for path in folder.glob("[0-9]*") if path.name.isdecimal()), default=0
-    )
-    try:
-        code = _read(folder / str(number) / RECORD) if number else None
-    except CorruptFile as error:
-        old = quarantine(folder / str(number))
-        note = f"{error}. The app's present code is saved instead (old folder: {old.name})"
-        number = number - 1
-        code = None
-    if code and file:
-        top = file.parents[code.app.count("/")]
-        copies = folder / str(number) / SOURCE
-        changed = _refuse_changed(study, code, top, copies, extend, resume)
-        code = None if changed else code
-    if code is None:
-        number += 1
-        code, top, diff = take(file)
-        _write(folder, number, code, top, diff)
+    saved = _newest(study)
+    code = None
+    if saved:
+        try:
+            code = _read(saved)
+            if file and _has_changed(code, file, saved, extend, resume):
+                code = None
+        except CorruptFile as error:
+            old = quarantine(saved)
+            note = f"{error}. The app's present code is saved instead (old folder: {old.name})"
+    if saved is None or code is None:
+        saved, code = _save(study, file)
         if not code.files:
             present = "Each trial runs the app's files as they are when the trial starts"
-            note = note or f"the app's code is not saved: {code.trouble}. {present}"
-    if not (code.files and file):
+            note = f"the app's code is not saved: {code.trouble}. {present}"
+    if file is None or not code.files:
         return None, note
-    copies = folder / str(number) / SOURCE
-    _copy(
-        top, copies, [path for path in code.files if _digest(copies / path) != _digest(top / path)]
-    )
-    for path in code.files:
-        _protect(copies / path)
-    return Copies(str(top), str(copies.resolve())), note
+    return _repair(saved, code, file), note
 
 
 def check(study: Path, task_function: Any, extend: bool, resume: str) -> None:
     """Raise UserError if the app's code has changed since the study saved it, unless `extend` saves
     it too."""
     file = _file_of(task_function)
-    numbers = [int(path.name) for path in (study / "code").glob("[0-9]*") if path.name.isdecimal()]
-    if file is None or not numbers:
-        return
-    newest = study / "code" / str(max(numbers))
-    with suppress(CorruptFile):  # because the app's present code would be saved instead
-        code = _read(newest / RECORD)
-        _refuse_changed(
-            study, code, file.parents[code.app.count("/")], newest / SOURCE, extend, resume
-        )
+    saved = _newest(study)
+    if file and saved:
+        with suppress(CorruptFile):  # because the app's present code would be saved instead
+            _has_changed(_read(saved), file, saved, extend, resume)
 
 
-def _refuse_changed(
-    study: Path, code: Code, top: Path, copies: Path, extend: bool, resume: str
-) -> bool:
+def _newest(study: Path) -> Path | None:
+    """Return the folder of a study's newest saved code; None if there is none."""
+    folders = [path for path in (study / "code").glob("[0-9]*") if path.name.isdecimal()]
+    return max(folders, key=lambda path: int(path.name), default=None)
+
+
+def _has_changed(code: Code, file: Path, saved: Path, extend: bool, resume: str) -> bool:
     """Return whether the app's code has changed. Raises UserError if it has, and does not `extend`
     the study."""
-    changed = [
-        path
-        for path, digest in code.files.items()
-        if _has_changed(top / path, digest, copies / path)
-    ]
+    top = code.top(file)
+    copies = saved / SOURCE
+    changed = []
+    for path, digest in code.files.items():
+        # either of the two may be damaged
+        if _digest(top / path) not in {digest, _digest(copies / path)}:
+            changed.append(path)
     if changed and not extend:
-        shown = ", ".join(changed[:3]) + (
-            f" and {len(changed) - 3} more" if len(changed) > 3 else ""
-        )
+        names = ", ".join(changed[:3])
+        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        study = saved.parent.parent
         raise UserError(
-            f"study {study.name} was started with other code: {shown}. The code at its start:"
+            f"study {study.name} was started with other code: {names}{more}. The code at its start:"
             f" {copies}\nUndo the change, or run the remaining trials with the new code: {resume}"
             " hydra.sweeper.extend=true"
         )
     return bool(changed)
+
+
+def _repair(saved: Path, code: Code, file: Path) -> Copies:
+    """Return the copies of saved code. A damaged copy is made anew."""
+    top = code.top(file)
+    copies = saved / SOURCE
+    damaged = [path for path in code.files if _digest(copies / path) != _digest(top / path)]
+    _copy(top, copies, damaged)
+    for path in code.files:
+        _protect(copies / path)
+    return Copies(str(top), str(copies.resolve()))
 
 
 def read_newest(study: Path) -> tuple[Path, Code]:
@@ -142,54 +144,43 @@ def read_newest(study: Path) -> tuple[Path, Code]:
 
     Raises UserError if the study has no saved code, or its record is damaged.
     """
-    numbers = sorted(
-        int(path.name) for path in (study / "code").glob("[0-9]*") if path.name.isdecimal()
-    )
+    saved = _newest(study)
     try:
-        saved = (
-            _read(study / "code" / str(numbers[-1]) / RECORD)
-            if numbers
-            else Code(trouble="the study has none")
-        )
+        code = _read(saved) if saved else Code(trouble="the study has none")
     except CorruptFile as error:
         raise UserError(f"study {study.name}: {error}") from error
-    if not saved.files:
+    if saved is None or not code.files:
         raise UserError(
-            f"study {study.name}: its code is not saved ({saved.trouble}).\nSee docs/code.md"
+            f"study {study.name}: its code is not saved ({code.trouble}).\nSee docs/code.md"
         )
-    return study / "code" / str(numbers[-1]) / SOURCE, saved
+    return saved / SOURCE, code
 
 
-def take(file: Path | None) -> tuple[Code, Path, str]:
-    """Return the present code of the app in this file, the folder that its paths are below, and
-    git's diff."""
+def take(file: Path | None) -> tuple[Code, str]:
+    """Return the present code of the app in this file, and git's diff."""
     if file is None:
-        return Code(trouble="the app has no file of its own"), Path(), ""
-    answers = dict.fromkeys(_GIT_COMMANDS, "")
+        return Code(trouble="the app has no file of its own"), ""
     tree = next((folder for folder in file.parents if (folder / ".git").exists()), None)
-    trouble = "" if tree else "the app is in no git repository"
-    if tree:
-        try:
-            answers = {name: _git(tree, *words) for name, words in _GIT_COMMANDS.items()}
-        except (OSError, subprocess.SubprocessError) as error:
-            trouble = f"git: {getattr(error, 'stderr', '') or error}".strip()
+    repository = _ask_git(tree)
+    trouble = repository.trouble
     top = tree or file.parent
-    paths = answers["modules"].split("\0")
+    modules = repository.modules
     # because there is no git, or git ignores the app
-    if file.relative_to(top).as_posix() not in paths:
+    if file.relative_to(top).as_posix() not in modules:
         top = file.parent
-        paths = list(_walk(top))
-    paths = sorted(path for path in set(paths) if path and _is_ours(top / path, top, file.parent))
-    if (
-        len(paths) > _MOST_FILES
-        or sum((top / path).stat().st_size for path in paths) > _MOST_MB * 1e6
-    ):
-        paths = []
+        modules = list(_walk(top))
+    ours = [path for path in sorted({*modules}) if _is_ours(top / path, top, file.parent)]
+    if _is_too_large([top / path for path in ours]):
         trouble = f"its folder has more than {_MOST_FILES} modules or {_MOST_MB:g} MB of modules"
-    digests = {path: _digest(top / path) for path in paths}
+        ours = []
+    digests = {path: _digest(top / path) for path in ours}
     app = file.relative_to(top).as_posix()
-    diff = without_password(answers["diff"])
-    return Code(app, digests, answers["commit"].strip(), trouble), top, diff
+    return Code(app, digests, repository.commit, trouble), repository.diff
+
+
+def _is_too_large(files: Sequence[Path]) -> bool:
+    bytes_ = sum(file.stat().st_size for file in files)
+    return len(files) > _MOST_FILES or bytes_ > _MOST_MB * 1e6
 
 
 def tracked_files(top: Path, app: Path) -> list[Path]:
@@ -198,43 +189,51 @@ def tracked_files(top: Path, app: Path) -> list[Path]:
 
     A file that git does not track may hold a secret.
     """
-    files = listed_files(top, "--cached") or set()
+    files = listed_files(top, "ls-files", "-z", "--cached") or set()
     return sorted(file for file in files if file.name[0] != "." and _is_ours(file, top, app.parent))
 
 
-def listed_files(top: Path, *options: str) -> set[Path] | None:
-    """Return the files below `top` that git does not ignore, or those that `options` choose; None
+def listed_files(top: Path, *command: str) -> set[Path] | None:
+    """Return the files below `top` that git does not ignore, or those that `command` lists; None
     without git."""
     if not (top / ".git").exists():
         return None
     try:
-        listed = _git(
-            top, "ls-files", "-z", *(options or ("--cached", "--others", "--exclude-standard"))
-        )
+        return {top / path for path in _list(top, *(command or _LISTED))}
     except (OSError, subprocess.SubprocessError):
         return None
-    return {top / path for path in listed.split("\0") if path}
 
 
-def _has_changed(file: Path, digest: str, copy: Path) -> bool:
-    """Return whether a file matches neither its recorded digest nor its copy. Either of the two may
-    be damaged."""
-    return _digest(file) not in {digest, _digest(copy)}
+@dataclass(frozen=True)
+class _Repository:
+    """What git reports of its working tree."""
+
+    modules: list[str] = field(default_factory=list)  # tracked, or untracked and not ignored
+    commit: str = ""
+    diff: str = ""  # without passwords
+    trouble: str = ""
 
 
-_GIT_COMMANDS = {
-    "modules": ["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "*.py"],
-    "commit": ["rev-parse", "--verify", "--quiet", "HEAD"],
-    "diff": [
-        "diff",
-        "HEAD",
-        "--no-ext-diff",
-        "--no-textconv",
-        "--no-color",
-        "--",
-        ":(exclude,glob)**/.env*",
-    ],
-}
+def _ask_git(tree: Path | None) -> _Repository:
+    """Return git's report. If git is missing, refuses or hangs, only the trouble is in it."""
+    if tree is None:
+        return _Repository(trouble="the app is in no git repository")
+    try:
+        modules = _list(tree, *_LISTED, "--", "*.py")
+        commit = _git(tree, "rev-parse", "--verify", "--quiet", "HEAD")
+        diff = _git(tree, *_DIFF, "--", ":(exclude,glob)**/.env*")
+    except (OSError, subprocess.SubprocessError) as error:
+        return _Repository(trouble=f"git: {getattr(error, 'stderr', '') or error}".strip())
+    return _Repository(modules, commit.strip(), without_password(diff))
+
+
+_LISTED = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+_DIFF = ("diff", "HEAD", "--no-ext-diff", "--no-textconv", "--no-color")
+
+
+def _list(top: Path, *command: str) -> list[str]:
+    """Return the paths that this command of git lists."""
+    return [path for path in _git(top, *command).split("\0") if path]
 
 
 def _git(top: Path, *words: str) -> str:
@@ -292,34 +291,43 @@ def _walk(top: Path) -> Iterable[str]:
                 ]
 
 
-def _read(file: Path) -> Code:
+def _read(saved: Path) -> Code:
     """Read the record of saved code. Raises CorruptFile if it is damaged."""
+    file = saved / RECORD
     try:
         code = Code(**(read_json(file) or {"files": None}))
-        if any(
-            {"..", "/"}.intersection(PurePosixPath(path).parts) for path in (code.app, *code.files)
-        ):
-            raise ValueError("a path in it leads elsewhere")
+        for path in (code.app, *code.files):
+            if {"..", "/"}.intersection(PurePosixPath(path).parts):
+                raise ValueError("a path in it leads elsewhere")
     except (TypeError, ValueError) as error:
         raise CorruptFile(file, error) from error
     return code
 
 
-def _write(folder: Path, number: int, code: Code, top: Path, diff: str) -> None:
-    """Write the code to `folder`/`number`, all or nothing. Raises OSError if the disk cannot be
-    written."""
+def _save(study: Path, file: Path | None) -> tuple[Path, Code]:
+    """Save the app's present code as the study's newest, all or nothing. Return its folder, and its
+    record.
+
+    Raises OSError if the disk cannot be written.
+    """
+    code, diff = take(file)
+    folder = study / "code"
+    newest = _newest(study)
+    saved = folder / str(int(newest.name) + 1 if newest else 1)
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / ".gitignore", "*\n", sync=False)
     _protect(folder)  # because nobody else can then replace what is inside
-    aside = folder / f".{number}"
+    aside = folder / f".{saved.name}"
     shutil.rmtree(aside, ignore_errors=True)  # because a killed driver may leave it
     aside.mkdir()
-    _copy(top, aside / SOURCE, code.files)
+    if file:
+        _copy(code.top(file), aside / SOURCE, code.files)
     if diff:
         (aside / DIFF).write_text(diff, encoding="utf-8", errors="surrogateescape")
     (aside / PACKAGES).write_text(packages())
     write_whole(aside / RECORD, json.dumps(asdict(code), indent=1))
-    aside.rename(folder / str(number))
+    aside.rename(saved)
+    return saved, code
 
 
 def _protect(path: Path) -> None:

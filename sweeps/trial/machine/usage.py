@@ -3,6 +3,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from statistics import fmean
 
 from sweeps.trial.metrics import CPU, OWN_MEMORY, POWER, USE, MetricsLine, is_gpu_use
@@ -24,41 +25,62 @@ class Usage:
     a shared GPU's."""
 
 
+@dataclass
+class _Samples:
+    """The samples of one node, added up."""
+
+    joules: list[float] = field(default_factory=list)
+    core_s: float = 0.0
+    seconds: float = 0.0
+    memory_gb: list[float] = field(default_factory=list)
+    gpu_memory: list[float] = field(default_factory=list)  # parts of a shared GPU's (%)
+    gpu_use: dict[str, list[float]] = field(default_factory=dict)  # of each GPU (%)
+
+    def add(self, line: MetricsLine, seconds: float) -> None:
+        """Add the sample at the end of so many seconds."""
+        self.seconds += seconds
+        for name, value in line.metrics.items():
+            if name.endswith(POWER):
+                self.joules.append(value * seconds)
+            elif name.endswith(OWN_MEMORY):
+                self.gpu_memory.append(value)
+            elif is_gpu_use(name):
+                self.gpu_use.setdefault(name, []).append(value)
+            elif name == f"{CPU}{USE}":
+                self.core_s += value / 100 * seconds
+            elif name == _MEMORY:
+                self.memory_gb.append(value / _GB)
+
+
 def measure(nodes: Iterable[Sequence[MetricsLine]], since: float) -> Usage:
     """Return the use of resources from `since` on (seconds since 1970), from the samples of each
     node."""
-    joules: list[float] = []
-    gpus: list[list[float]] = []
-    peaks: list[float] = []
-    gpu_percent: list[float] = []
-    cores: list[float] = []
-    for lines in nodes:
-        before = since
-        core_s = 0.0
-        on_node: dict[str, list[float]] = {}
-        for line in (line for line in lines if line.time >= since):
-            elapsed_s = line.time - before
+    of_nodes = [_add_up(lines, since) for lines in nodes]
+    joules = [joule for node in of_nodes for joule in node.joules]
+    gpus = [values for node in of_nodes for values in node.gpu_use.values()]
+    peaks = [peak for node in of_nodes for peak in node.memory_gb]
+    parts = [percent / 100 for node in of_nodes for percent in node.gpu_memory]
+    cores = [node.core_s / node.seconds for node in of_nodes if node.seconds > 0]
+    largest = {"mem_gb": peaks, "cores": cores, "gpu_memory": parts}
+    used = {}
+    for name, values in largest.items():
+        if most := round(max(values, default=0.0), 3):
+            used[name] = most
+    use = None
+    if gpus:
+        used["busy_gpus"] = sum(fmean(values) >= _BUSY for values in gpus)
+        use = fmean(chain.from_iterable(gpus))
+    return Usage(sum(joules) / 3.6e6 if joules else None, use, used)
+
+
+def _add_up(lines: Sequence[MetricsLine], since: float) -> _Samples:
+    samples = _Samples()
+    before = since
+    for line in lines:
+        if line.time >= since:
+            samples.add(line, line.time - before)
             before = line.time
-            joules += [
-                watts * elapsed_s for name, watts in line.metrics.items() if name.endswith(POWER)
-            ]
-            core_s += line.metrics.get(f"{CPU}{USE}", 0.0) / 100 * elapsed_s
-            peaks += [line.metrics[_MEMORY] / _GB] if _MEMORY in line.metrics else []
-            gpu_percent += [
-                value for name, value in line.metrics.items() if name.endswith(OWN_MEMORY)
-            ]
-            for name in filter(is_gpu_use, line.metrics):
-                on_node.setdefault(name, []).append(line.metrics[name])
-        cores += [core_s / (before - since)] if before > since else []
-        gpus += on_node.values()
-    used = {"mem_gb": max(peaks, default=0.0), "cores": max(cores, default=0.0)}
-    used["gpu_memory"] = max(gpu_percent, default=0.0) / 100
-    used = {name: round(value, 3) for name, value in used.items() if value}
-    used |= {"busy_gpus": sum(fmean(values) >= _BUSY for values in gpus)} if gpus else {}
-    utilization = [value for values in gpus for value in values]
-    return Usage(
-        sum(joules) / 3.6e6 if joules else None, fmean(utilization) if utilization else None, used
-    )
+    return samples
 
 
 def find_idle_gpus(newest_first: Iterable[MetricsLine], since: float, idle_s: float) -> set[str]:

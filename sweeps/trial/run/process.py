@@ -6,12 +6,13 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hydra.core.utils import JobReturn, JobStatus, configure_log, run_job
+from hydra.types import HydraContext, TaskFunction
 
 from sweeps.base.files import NO_ROOM, write_whole
 from sweeps.base.secrets import without_secrets
@@ -34,15 +35,13 @@ from sweeps.trial.machine.system_metrics import sampling
 from sweeps.trial.metrics import METRICS, SYSTEM_METRICS
 from sweeps.trial.packing import pack
 from sweeps.trial.run.app import explain_missing
-from sweeps.trial.run.sent_job import SentJob
+from sweeps.trial.run.sent_job import Job, SentJob
 from sweeps.trial.times import now
 
 _STOP_ERRORS = {
     State.TIMED_OUT: "it was near its time limit",
     State.CANCELLED: "a stop was requested",
 }
-# files that the task function writes through `Trial`
-_OWN_FILES = (METRICS, "notes.json", "confusion.json")
 _MOST_NUMBERS = 20  # in a list that is recorded as metrics: more are no result but data
 EXPECTED_RETURN = (
     "a trial returns its objective: a number, one number for each direction, or a dict of metrics"
@@ -56,10 +55,7 @@ def run_trial(sent: SentJob, began: float, world: World | None = None) -> Outcom
     or the SLURM job started at `began` (seconds since 1970). A `world` of several ranks has no
     ports yet.
     """
-    for stream in (sys.stdout, sys.stderr):
-        # a line at a time, because several ranks write to one log
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True, write_through=False)
+    _flush_each_line()
     world = world or World()
     attempt = sent.attempt_folder
     if world.is_chief:
@@ -67,38 +63,17 @@ def run_trial(sent: SentJob, began: float, world: World | None = None) -> Outcom
     try:
         job = sent.unpack()
         task_function, hydra_context = job.app.restore(job.config)
+        if world.size > 1:
+            world = ranks.exchange_addresses(attempt, world)
+    except ranks.RankLost as error:
+        return ranks.leave(attempt, world, outcome_of_error(error))
     except (Exception, SystemExit) as error:  # of the program
         return _end_early(attempt, world, error)
-    if world.size > 1:
-        try:
-            world = ranks.exchange_addresses(attempt, world)
-        except ranks.RankLost as error:
-            return ranks.leave(attempt, world, outcome_of_error(error))
     active_trials[attempt.path] = Trial(job.folder, job.attempt, job.objective, world)
-    if not world.is_chief:
-        job.config.hydra.output_subdir = None  # because .hydra/ has one writer
     limit_jax()
     started = now()
-    samples = SYSTEM_METRICS if world.is_chief else f"system_metrics.{world.rank}.jsonl"
-    sampled = sampling(job.folder, name=samples) if world.local_rank == 0 else nullcontext()
-    with sampled, facts.recording(attempt) if world.is_chief else nullcontext():
-        try:
-            keys = ("hydra.sweep.dir", "hydra.sweep.subdir")
-            if world.is_chief:
-                # as Hydra's launcher does: it lasts where hydra.job_logging configures nothing
-                configure_log(job.config.hydra.hydra_logging, job.config.hydra.verbose)
-            returned = run_job(
-                task_function, job.config, *keys, hydra_context, configure_logging=world.is_chief
-            )
-        except SystemExit as error:
-            returned = JobReturn(
-                typed_words(job.config.hydra, "task"), status=JobStatus.FAILED, _return_value=error
-            )
-    # Only the chief's return value counts, because many other ranks return nothing.
-    end = outcome_of_job(returned, job.objective if world.is_chief else None, attempt.stop_reason())
-    end = _with_hint(end, active_trials[attempt.path])
-    # Here, because a worker may give the trial a larger part of its GPU than it was queued with.
-    end = replace(end, gpus=share()) if share() < 1 else end
+    returned = _run_job(job, task_function, hydra_context, world)
+    end = _read_outcome(returned, job, world)
     end.seconds.update(starting=max(0.0, started - began), training=now() - started)
     if not world.is_chief or end.state is State.LOST:  # because the launcher knows who preempted it
         return ranks.leave(attempt, world, end)
@@ -107,13 +82,52 @@ def run_trial(sent: SentJob, began: float, world: World | None = None) -> Outcom
     return attempt.close(replace(end, node=os.environ.get("SLURMD_NODENAME", "")))
 
 
-def _with_hint(end: Outcome, trial: Trial) -> Outcome:
-    """Return the outcome; if a resumed attempt failed before its first report, with a possible
-    cause."""
-    if end.state is not State.FAILED or trial.unreported_since is None:
+def _flush_each_line() -> None:
+    """Write each line at once, because several ranks write to one log."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, write_through=False)
+
+
+def _run_job(
+    job: Job, task_function: TaskFunction, hydra_context: HydraContext, world: World
+) -> JobReturn:
+    """Run the task function as Hydra's launcher does, and record the use of resources."""
+    config = job.config
+    samples = SYSTEM_METRICS if world.is_chief else f"system_metrics.{world.rank}.jsonl"
+    with ExitStack() as recorders:
+        if world.local_rank == 0:
+            recorders.enter_context(sampling(job.folder, name=samples))
+        if world.is_chief:
+            recorders.enter_context(facts.recording(job.attempt_folder))
+            # as Hydra's launcher does: it lasts where hydra.job_logging configures nothing
+            configure_log(config.hydra.hydra_logging, config.hydra.verbose)
+        else:
+            config.hydra.output_subdir = None  # because .hydra/ has one writer
+        keys = ("hydra.sweep.dir", "hydra.sweep.subdir")
+        try:
+            return run_job(
+                task_function, config, *keys, hydra_context, configure_logging=world.is_chief
+            )
+        except SystemExit as error:
+            words = typed_words(config.hydra, "task")
+            return JobReturn(words, status=JobStatus.FAILED, _return_value=error)
+
+
+def _read_outcome(returned: JobReturn, job: Job, world: World) -> Outcome:
+    """Return the outcome of this rank; if a resumed attempt failed before its first report, with a
+    possible cause."""
+    # Only the chief's return value counts, because many other ranks return nothing.
+    objective = job.objective if world.is_chief else None
+    end = outcome_of_job(returned, objective, job.attempt_folder.stop_reason())
+    # Here, because a worker may give the trial a larger part of its GPU than it was queued with.
+    if share() < 1:
+        end = replace(end, gpus=share())
+    last_step = active_trials[job.attempt_folder.path].unreported_since
+    if end.state is not State.FAILED or last_step is None:
         return end
     hint = (
-        f"an earlier attempt reported step {trial.unreported_since}, this one reported nothing. "
+        f"an earlier attempt reported step {last_step}, this one reported nothing. "
         "If nothing was left to train, return trial.last_report"
     )
     return replace(end, error=f"{end.error}; {hint}")
@@ -175,29 +189,26 @@ def _metrics_among(returned: Any, names: Sequence[str]) -> Any:
     The rest is named in the log, and does not fail the trial, because Hydra lets a task function
     return anything.
     """
-    if returned is None:
-        return None
-    metrics = returned
-    others = []
     if isinstance(returned, dict):
         metrics = {name: value for name, value in returned.items() if _is_number(value)}
-        others = [ascii(name) for name in returned if name not in metrics]
-    elif isinstance(returned, list | tuple):
-        is_metric = len(returned) <= _MOST_NUMBERS and all(map(_is_number, returned))
-        if not is_metric or not returned:
-            metrics = None
-            others = [type(returned).__name__]
-        elif len(names) == 1 < len(returned):
-            metrics = {f"{names[0]}_{number}": value for number, value in enumerate(returned)}
-    elif not _is_number(returned):
-        metrics = None
-        others = [type(returned).__name__]
-    if others:
+        _print_left_out([ascii(name) for name in returned if name not in metrics])
+        return metrics
+    values = returned if isinstance(returned, list | tuple) else [returned]
+    if 0 < len(values) <= _MOST_NUMBERS and all(map(_is_number, values)):
+        if len(names) == 1 < len(values):
+            return {f"{names[0]}_{number}": value for number, value in enumerate(values)}
+        return returned
+    if returned is not None:
+        _print_left_out([type(returned).__name__])
+    return None
+
+
+def _print_left_out(names: Sequence[str]) -> None:
+    if names:
         print(
-            f"The task function returned {', '.join(others)}, which is no metric and is not"
+            f"The task function returned {', '.join(names)}, which is no metric and is not"
             " recorded."
         )
-    return metrics
 
 
 def _is_number(value: Any) -> bool:
@@ -218,17 +229,20 @@ def outcome_of_error(error: BaseException) -> Outcome:
         return Outcome(State.FAILED, f"it called sys.exit({error.code!r})")
     if isinstance(error, KeyboardInterrupt):
         return Outcome(State.CANCELLED, "it was interrupted")
-    if (
-        isinstance(error, OSError)
-        and error.errno in NO_ROOM
-        and Path(str(error.filename)).name in _OWN_FILES
-    ):
+    if _is_disk_full(error):
         return Outcome(State.REFUSED, f"its files cannot be written: {error}")
     names = {cls.__name__ for cls in type(error).__mro__}
     state = State.OUT_OF_MEMORY if names & OUT_OF_MEMORY else State.FAILED
     notes = [*getattr(error, "__notes__", []), *_remedies(error)]
     hints = "".join(f"; {note}" for note in notes)
     return Outcome(state, f"{type(error).__name__}: {error}{hints}")
+
+
+def _is_disk_full(error: BaseException) -> bool:
+    """Return whether a file cannot be written that the task function writes through `Trial`."""
+    if not isinstance(error, OSError) or error.errno not in NO_ROOM:
+        return False
+    return Path(str(error.filename)).name in {METRICS, "notes.json", "confusion.json"}
 
 
 def _remedies(error: BaseException) -> list[str]:
