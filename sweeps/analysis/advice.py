@@ -65,31 +65,34 @@ class Advice:
 
 def examine(trials: Iterable[TrialRecord]) -> tuple[list[Use], list[Advice]]:
     """Return the use of each requested resource, and advice, from the trials with a result."""
-    trials = [trial for trial in trials if trial.attempts]
-    ended = {outcome.state for trial in trials for outcome in trial.attempts}
-    ran = [trial for trial in trials if _has_run(trial)]
+    began = [trial for trial in trials if trial.attempts]
+    ran = [trial for trial in began if _has_run(trial)]
     if not ran:
         return [], []
     newest = max(ran, key=lambda trial: trial.attempts[-1].ended_at)
     settings = read_launcher(newest.folder)
     lasts = [trial.attempts[-1] for trial in ran]
     long = [outcome for outcome in lasts if outcome.duration_s >= _LONG_S]
-
     time = _time([trial for trial in ran if trial.state is State.COMPLETED])
     memory = _memory(lasts)
     cores = _cores(long)
     gpus = _gpu(long)
 
     advice: list[Advice | None] = []
-    if time and State.TIMED_OUT not in ended:
+    if time and not _has_ended(began, State.TIMED_OUT):
         advice.append(_advise_time(time, settings))
-    if memory and State.OUT_OF_MEMORY not in ended:
+    if memory and not _has_ended(began, State.OUT_OF_MEMORY):
         advice.append(_advise_memory(memory, settings))
     if cores:
         advice.append(_advise_cores(cores, memory, settings))
     if gpus:
         advice.append(_advise_gpus(gpus, long, settings, read_values(newest.folder)))
     return [*filter(None, (time, memory, cores, gpus))], [*filter(None, advice)]
+
+
+def _has_ended(trials: Iterable[TrialRecord], state: State) -> bool:
+    """Return whether an attempt of a trial ended in this state."""
+    return any(outcome.state is state for trial in trials for outcome in trial.attempts)
 
 
 def _has_run(trial: TrialRecord) -> bool:
@@ -236,12 +239,17 @@ def _advise_gpus(
         if key not in values:
             key = "hydra.launcher.gpus_per_node"
         return Advice(shown, f"Type: {key}={math.ceil(busy / nodes)}")
-    share = ""
-    if "trials_per_gpu" in settings and requested == 1:
-        share = "hydra.launcher.trials_per_gpu=2"
-        if settings.get("trials_per_job") == 1:
-            share += " hydra.launcher.trials_per_job=null"
+    share = _share_line(settings) if requested == 1 else ""
     return _explain_gpus(problem, sampled, share)
+
+
+def _share_line(settings: Settings) -> str:
+    """Return what to type for trials that share a GPU; "" if the launcher cannot share it."""
+    if "trials_per_gpu" not in settings:
+        return ""
+    if settings.get("trials_per_job") == 1:
+        return "hydra.launcher.trials_per_gpu=2 hydra.launcher.trials_per_job=null"
+    return "hydra.launcher.trials_per_gpu=2"
 
 
 def _explain_gpus(problem: str, outcomes: Sequence[Outcome], share: str) -> Advice:

@@ -74,26 +74,17 @@ def pairs(study: StudySnapshot, top: Sequence[TrialRecord], key: str) -> list[Pa
     name = _first_categorical(trials, [name for name in parameters(study.rows) if name != key])
     if not name:
         return []
-    results: dict[str, dict[str, float]] = {}
-    for trial in trials:
-        rest = [(other, value) for other, value in trial.params.items() if other != name]
-        of_value = results.setdefault(str(trial.params.get(name)), {})
-        of_value[repr(sorted(rest))] = trial.objective[0]
-
-    gaps = {}
-    for value, other in combinations(results, 2):
-        differences = _gaps(results[value], results[other])
-        if len(differences) > 1:
-            gaps[value, other] = differences
+    results = _results_by_value(trials, name)
+    gaps = {pair: _gaps(results[pair[0]], results[pair[1]]) for pair in combinations(results, 2)}
+    gaps = {pair: differences for pair, differences in gaps.items() if len(differences) > 1}
     adjusted = holm([paired_p(differences) for differences in gaps.values()])
 
     maximize = study.directions[0] == "maximize"
     compared = []
     for ((value, other), differences), p in zip(gaps.items(), adjusted, strict=True):
-        better = ""
-        if p < 1 - LEVEL:
-            better = value if (fmean(differences) > 0) == maximize else other
-        compared.append(Pair(name, value, other, differences, p, better))
+        is_better = (fmean(differences) > 0) == maximize
+        winner = value if is_better else other
+        compared.append(Pair(name, value, other, differences, p, winner if p < 1 - LEVEL else ""))
     return compared
 
 
@@ -109,3 +100,13 @@ def _first_categorical(trials: Sequence[TrialRecord], names: Sequence[str]) -> s
 
 def _gaps(results: Mapping[str, float], others: Mapping[str, float]) -> list[float]:
     return [results[rest] - others[rest] for rest in results if rest in others]
+
+
+def _results_by_value(trials: Sequence[TrialRecord], name: str) -> dict[str, dict[str, float]]:
+    """Return the first objective by the value of a parameter, and by the text of all others."""
+    results: dict[str, dict[str, float]] = {}
+    for trial in trials:
+        rest = [(other, value) for other, value in trial.params.items() if other != name]
+        of_value = results.setdefault(str(trial.params.get(name)), {})
+        of_value[repr(sorted(rest))] = trial.objective[0]
+    return results

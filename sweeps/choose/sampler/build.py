@@ -226,11 +226,8 @@ class Samplers:
         decides the seed."""
         typed = {"_target_": "optuna.samplers.TPESampler", **(conf or {})}
         # Null is left out, because not every sampler has a seed, and TPE's numbers may not be null.
-        self._conf = {
-            setting: value
-            for setting, value in typed.items()
-            if value is not None or setting not in _NUMBERS
-        }
+        unset = {setting for setting in _NUMBERS if typed.get(setting) is None}
+        self._conf = {setting: value for setting, value in typed.items() if setting not in unset}
         target = _resolve("sampler", self._conf["_target_"])
         self.kind = _kind_of(target, self._conf)
         is_class = target is self.kind  # and no function

@@ -244,12 +244,13 @@ class FedStudy:
         """Return the state, the values and the constraint that the sampler reads of an ended
         trial."""
         is_constrained = issubclass(self._sampler, CONSTRAINED)
+        runs, runs_not = (-1.0, 1.0) if is_constrained else (None, None)
         if state == State.COMPLETED and values:
-            return TrialState.COMPLETE, values, -1.0 if is_constrained else None
+            return TrialState.COMPLETE, values, runs
         if failed and issubclass(self._sampler, TPESampler):
             return TrialState.PRUNED, None, 1.0
         if failed and self._worst and issubclass(self._sampler, (*CONSTRAINED, CmaEsSampler)):
-            return TrialState.COMPLETE, self._worst, 1.0 if is_constrained else None
+            return TrialState.COMPLETE, self._worst, runs_not
         if state in (State.PRUNED, State.INFEASIBLE):
             return TrialState.PRUNED, None, None
         return TrialState.FAIL, None, None
