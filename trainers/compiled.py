@@ -8,7 +8,7 @@ on the CPU, because slicing needs them there.
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import keras
@@ -27,8 +27,11 @@ from trainers.distribution import (
 )
 
 Metrics = dict[str, float]
-Arrays = tuple[tf.Tensor, ...]
-"""x and y, or only y if x is read from a file."""
+Batch = tuple[tf.Tensor, tf.Tensor]
+"""x and y."""
+Step = Callable[[Batch, tf.Tensor], None]
+"""Train or test on a replica's share of a batch, whose loss has the weight of the second
+argument."""
 
 EVALUATION_BATCH = 1024
 """Maximum number of examples in an evaluation step."""
@@ -65,9 +68,27 @@ Evaluate = Callable[[str], Metrics]
 class _Placed(NamedTuple):
     """A subset of the data in the memory where the training reads it."""
 
-    arrays: Arrays
+    arrays: tuple[tf.Tensor, ...]  # x and y; only y if x is read from a file
     rows: tf.Tensor
-    bounds: tf.Tensor  # bounds of the evaluation batches
+    bounds: tf.Tensor  # of the evaluation batches
+
+
+class _Pass(NamedTuple):
+    """The input of a compiled pass."""
+
+    arrays: Any  # of _Placed
+    rows: Any  # int32: rows of all batches
+    bounds: Any  # int64: batch i is rows[bounds[i]:bounds[i + 1]]
+    ends: Any  # int64: the number of steps up to the end of each part
+    draw: Any  # int64: seed, epoch and number of the first batch
+    weights: Any  # float64: of each replica's loss in the last step
+
+    @property
+    def steps(self) -> tf.Tensor:
+        return tf.size(self.bounds, tf.int64) - 1
+
+    def rows_of(self, index: tf.Tensor) -> tf.Tensor:
+        return self.rows[self.bounds[index] : self.bounds[index + 1]]
 
 
 def compile_passes(
@@ -80,213 +101,232 @@ def compile_passes(
     "test". If layers are frozen or unfrozen, or the model is compiled again, make new passes; the
     data stay in place.
     """
-    strategy = model.distribute_strategy
-    placed = _place(data, local_replicas(strategy) > 1)
-    for name, subset in data.subsets.items():
-        if len(subset.rows) < strategy.num_replicas_in_sync:
-            raise ValueError(
-                f"{strategy.num_replicas_in_sync} devices cannot share a {name} set of"
-                f" {len(subset.rows)} examples.\nUse fewer devices, or a larger {name} set"
-            )
-    train_step = partial(_weighted_step, model)
-    step = tf.function(train_step, jit_compile=True) if model.jit_compile else train_step
-    with strategy.scope():
-        # Traced now, because later calls are timed.
-        train_graph = _compile(model, data, step, placed["training"], steps, training=True)
-        test_graph = _compile(
-            model, data, partial(_test_step, model), placed["training"], steps, training=False
-        )
+    passes = _Passes(model, data, seed, steps)
+    return passes.train, passes.evaluate
+
+
+class _Passes:
+    """The training and the evaluation pass of a model."""
+
+    def __init__(
+        self, model: keras.Model, data: Data, seed: int, steps: tf.Variable | None
+    ) -> None:
+        def train_step(batch: Batch, weight: tf.Tensor) -> None:
+            with weighed(weight):
+                model.train_step(batch)
+
+        def test_step(batch: Batch, weight: tf.Tensor) -> None:
+            # without the weight, because metrics weigh each example equally
+            model.test_step(batch)
+
+        self._seed = seed
+        self._strategy = model.distribute_strategy
+        _check_sizes(data, self._strategy.num_replicas_in_sync)
+        self._placed = _place(data, local_replicas(self._strategy) > 1)
+        step = tf.function(train_step, jit_compile=True) if model.jit_compile else train_step
+        training_loop = _Loop(model, data, step, steps, is_training=True)
+        test_loop = _Loop(model, data, test_step, steps, is_training=False)
+        arrays = self._placed["training"].arrays
+        with self._strategy.scope():
+            # Traced now, because later calls are timed.
+            self._train_graph = training_loop.compile(arrays)
+            self._test_graph = test_loop.compile(arrays)
 
     def train(
-        rows: np.ndarray, batch_size: int, epoch: int = 1, first: int = 0, every: int | None = None
+        self,
+        rows: np.ndarray,
+        batch_size: int,
+        epoch: int = 1,
+        first: int = 0,
+        every: int | None = None,
     ) -> list[Metrics]:
-        start = (len(rows) - 1) // batch_size * batch_size
-        last, weights = share_last_batch(rows[start:], strategy)
-        rows = np.concatenate([rows[:start], last])
-        bounds = np.append(np.arange(0, start + 1, batch_size), len(rows))
+        """Train as `Train` describes."""
+        last_start = (len(rows) - 1) // batch_size * batch_size
+        last_batch, weights = share_last_batch(rows[last_start:], self._strategy)
+        rows = np.concatenate([rows[:last_start], last_batch])
+        bounds = np.append(np.arange(0, last_start + 1, batch_size), len(rows))
         steps = len(bounds) - 1
-        ends = np.append(np.arange(every or steps, steps, every or steps), steps)
-        with tf.device("CPU:0"):
-            draw = tf.constant((seed, epoch, first), tf.int64)
-            order = tf.constant(rows), tf.constant(bounds), tf.constant(ends)
-        return train_graph(placed["training"].arrays, *order, draw, tf.constant(weights))
+        part = every or steps
+        ends = np.append(np.arange(part, steps, part), steps)
 
-    def evaluate(name: str) -> Metrics:
-        arrays, rows, bounds = placed[name]
+        with tf.device("CPU:0"):
+            batches = _Pass(
+                self._placed["training"].arrays,
+                tf.constant(rows),
+                tf.constant(bounds),
+                tf.constant(ends),
+                tf.constant((self._seed, epoch, first), tf.int64),
+                tf.constant(weights),
+            )
+        return self._train_graph(batches)
+
+    def evaluate(self, name: str) -> Metrics:
+        """Return the metrics of a subset."""
+        arrays, rows, bounds = self._placed[name]
         with tf.device("CPU:0"):
             ends = tf.constant([len(bounds) - 1], tf.int64)
             draw = tf.zeros(3, tf.int64)
-        return test_graph(
-            arrays, rows, bounds, ends, draw, tf.ones(strategy.num_replicas_in_sync, tf.float64)
-        )[0]
-
-    return train, evaluate
+            weights = tf.ones(self._strategy.num_replicas_in_sync, tf.float64)
+        (metrics,) = self._test_graph(_Pass(arrays, rows, bounds, ends, draw, weights))
+        return metrics
 
 
-def _weighted_step(
-    model: keras.Model, batch: tuple[tf.Tensor, tf.Tensor], weight: tf.Tensor
-) -> None:
-    """Train on a replica's share of a batch, whose loss has this weight."""
-    with weighed(weight):
-        model.train_step(batch)
+def _check_sizes(data: Data, devices: int) -> None:
+    for name, subset in data.subsets.items():
+        if len(subset.rows) < devices:
+            raise ValueError(
+                f"{devices} devices cannot share a {name} set of {len(subset.rows)} examples.\n"
+                f"Use fewer devices, or a larger {name} set"
+            )
 
 
-def _test_step(model: keras.Model, batch: tuple[tf.Tensor, tf.Tensor], weight: tf.Tensor) -> None:
-    """Test on a replica's share of a batch. Metrics weigh each example equally, so the weight is
-    not needed."""
-    model.test_step(batch)
+class _Loop:
+    """A loop of steps over batches, which TensorFlow runs as one graph."""
 
+    def __init__(
+        self,
+        model: keras.Model,
+        data: Data,
+        step: Step,
+        counter: tf.Variable | None,
+        is_training: bool,
+    ) -> None:
+        self._model = model
+        self._strategy = model.distribute_strategy
+        self._data = data
+        self._step = step
+        self._counter = counter
+        self._augment = data.augment if is_training else None
+        self._names: list[str] = []  # of the metrics, which Keras knows once a step is traced
 
-def _compile(
-    model: keras.Model,
-    data: Data,
-    step: Callable[[tuple[tf.Tensor, tf.Tensor], tf.Tensor], object],
-    example: _Placed,
-    counter: tf.Variable | None,
-    training: bool,
-) -> Callable[..., list[Metrics]]:
-    """Return f(arrays, rows, bounds, ends, draw, weights), which calls `step` on rows between
-    neighbouring `bounds`.
+    def compile(self, arrays: tuple[tf.Tensor, ...]) -> Callable[[_Pass], list[Metrics]]:
+        """Return a function that takes a step for each batch, of any number of rows, and returns
+        the metrics of each part. Only shapes and types of `arrays` matter."""
+        of_arrays = []
+        for array in arrays:
+            of_arrays.append(tf.TensorSpec((None, *array.shape[1:]), array.dtype))
+        signature = _Pass(
+            tuple(of_arrays),
+            rows=tf.TensorSpec((None,), tf.int32),
+            bounds=tf.TensorSpec((None,), tf.int64),
+            ends=tf.TensorSpec((None,), tf.int64),
+            draw=tf.TensorSpec((3,), tf.int64),
+            weights=tf.TensorSpec((self._strategy.num_replicas_in_sync,), tf.float64),
+        )
+        # No autograph, because the loops are tf.while_loops already.
+        function = tf.function(self._run, [signature], autograph=False)
+        graph = function.get_concrete_function()
 
-    `weights` are those of the replicas in the last step. Returns the metrics of the steps up to
-    each of `ends`.
-    """
-    strategy = model.distribute_strategy
-    names: list[str] = []
+        def metrics_of(batches: _Pass) -> list[Metrics]:
+            parts = graph(batches).numpy().tolist()
+            return [dict(zip(self._names, values, strict=True)) for values in parts]
 
-    def run(
-        arrays: Arrays,
-        rows: tf.Tensor,
-        bounds: tf.Tensor,
-        ends: tf.Tensor,
-        draw: tf.Tensor,
-        weights: tf.Tensor,
-    ) -> tf.Tensor:
+        return metrics_of
+
+    def _run(self, batches: _Pass) -> tf.Tensor:
+        """Take all steps. Return the metrics of the parts, shape (parts, metrics)."""
         with tf.device("CPU:0"):
-            ahead = None if data.resident else _read_ahead(data.x, rows, bounds, strategy)
+            ahead = None if self._data.resident else self._read_ahead(batches)
+            parts = tf.size(batches.ends)
+            results = tf.TensorArray(tf.float64, parts)
+            first_step = tf.zeros((), tf.int64)
 
-        def on_replica(index: tf.Tensor, batch: tf.Tensor, read: Arrays) -> None:
-            x, y = _prepare(data, *_examples(arrays, batch, read))
-            if training and data.augment is not None:
-                x = augment(x, data.augment, draw[:2], draw[2] + index, data.x.dtype == np.uint8)
-            step((x, y), _weight_of_replica(weights, index, bounds, strategy))
-
-        def body(index: tf.Tensor) -> tuple[tf.Tensor]:
+        def take_step(index: tf.Tensor) -> tuple[tf.Tensor]:
             with tf.device("CPU:0"):
-                batch = share_of_rank(rows[bounds[index] : bounds[index + 1]], strategy)
-                read = () if ahead is None else (ahead.get_next(),)
-            strategy.run(on_replica, args=(index, batch, read))
-            if counter is not None:
-                counter.assign_add(1)
+                rows = share_of_rank(batches.rows_of(index), self._strategy)
+                x = None if ahead is None else ahead.get_next()
+            self._strategy.run(self._step_on_replica, args=(batches, index, rows, x))
+            if self._counter is not None:
+                self._counter.assign_add(1)
             return (index + 1,)
 
-        return _run_parts(model, body, ends, names)
+        def take_part(
+            part: tf.Tensor, index: tf.Tensor, results: tf.TensorArray
+        ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
+            def is_within(index: tf.Tensor) -> tf.Tensor:
+                return index < batches.ends[part]
 
-    # No autograph, because the loops are tf.while_loops already.
-    graph = tf.function(run, _signature(example, strategy), autograph=False).get_concrete_function()
+            (index,) = tf.while_loop(is_within, take_step, (index,), parallel_iterations=1)
+            results = results.write(part, self._take_metrics())
+            return part + 1, index, results
 
-    def metrics_of(*arguments: object) -> list[Metrics]:
-        return [
-            dict(zip(names, values, strict=True)) for values in graph(*arguments).numpy().tolist()
-        ]
+        def is_left(part: tf.Tensor, *_: object) -> tf.Tensor:
+            return part < parts
 
-    return metrics_of
+        state = (0, first_step, results)
+        _, _, results = tf.while_loop(is_left, take_part, state, parallel_iterations=1)
+        return results.stack()
 
-
-def _run_parts(
-    model: keras.Model,
-    body: Callable[[tf.Tensor], tuple[tf.Tensor]],
-    ends: tf.Tensor,
-    names: list[str],
-) -> tf.Tensor:
-    """Call `body` for each step up to each of `ends`. Return the metrics of the parts, and write
-    their `names`."""
-
-    def part(number: tf.Tensor, index: tf.Tensor, results: tf.TensorArray) -> tuple[Any, ...]:
-        (index,) = tf.while_loop(
-            lambda index: index < ends[number], body, (index,), parallel_iterations=1
-        )
-        metrics = dict(model.get_metrics_result())
-        names[:] = metrics
-        results = results.write(
-            number, tf.stack([tf.cast(value, tf.float64) for value in metrics.values()])
-        )
+    def _take_metrics(self) -> tf.Tensor:
+        """Return the model's metrics since the last call."""
+        metrics = self._model.get_metrics_result()
+        self._names = list(metrics)
+        values = [tf.cast(value, tf.float64) for value in metrics.values()]
+        stacked = tf.stack(values)
         # after the steps, because Keras does not know all metrics before steps are traced
-        model.reset_metrics()
-        return number + 1, index, results
+        self._model.reset_metrics()
+        return stacked
 
-    with tf.device("CPU:0"):
-        parts = tf.size(ends)
-        zero = tf.zeros((), tf.int64)
-        first = 0, zero, tf.TensorArray(tf.float64, parts)
-    return tf.while_loop(lambda number, *_: number < parts, part, first, parallel_iterations=1)[
-        -1
-    ].stack()
+    def _step_on_replica(
+        self, batches: _Pass, index: tf.Tensor, rows: tf.Tensor, x: tf.Tensor | None
+    ) -> None:
+        """Take the step `index` on the calling replica's share of the `rows` of this process. `x`
+        are their examples if they are read from a file."""
+        x, y = _examples(batches.arrays, rows, x)
+        is_bytes = x.dtype == tf.uint8
+        if is_bytes:  # as 0 to 1
+            x = tf.cast(x, tf.float32) / 255.0
+        if self._data.one_hot:
+            y = tf.one_hot(y, self._data.outputs)
+        if self._augment is not None:
+            seed_and_epoch = batches.draw[:2]
+            x = augment(x, self._augment, seed_and_epoch, batches.draw[2] + index, is_bytes)
+        self._step((x, y), self._weight_of_replica(batches, index))
 
-
-def _prepare(data: Data, x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return examples as the model takes them: bytes as 0 to 1, and labels one-hot if the loss
-    compares them so."""
-    x = tf.cast(x, tf.float32) / 255.0 if x.dtype == tf.uint8 else x
-    return x, tf.one_hot(y, data.outputs) if data.one_hot else y
-
-
-def _signature(example: _Placed, strategy: tf.distribute.Strategy) -> tuple[Any, ...]:
-    """Return the shapes and types of arrays, rows, bounds, ends, draw and weights, for any number
-    of rows and steps."""
-    return (
-        tuple(tf.TensorSpec((None, *array.shape[1:]), array.dtype) for array in example.arrays),
-        tf.TensorSpec((None,), tf.int32),
-        tf.TensorSpec((None,), tf.int64),
-        tf.TensorSpec((None,), tf.int64),
-        tf.TensorSpec((3,), tf.int64),
-        tf.TensorSpec((strategy.num_replicas_in_sync,), tf.float64),
-    )
-
-
-def _weight_of_replica(
-    weights: tf.Tensor, index: tf.Tensor, bounds: tf.Tensor, strategy: tf.distribute.Strategy
-) -> tf.Tensor:
-    """Return the weight of the calling replica's loss in this step: 1, and in the last step that of
-    `weights`."""
-    weight = tf.ones((), tf.float64)
-    if strategy.num_replicas_in_sync > 1:
+    def _weight_of_replica(self, batches: _Pass, index: tf.Tensor) -> tf.Tensor:
+        """Return the weight of the calling replica's loss in a step: 1, and in the last step that
+        of `batches.weights`."""
+        weight = tf.ones((), tf.float64)
+        if self._strategy.num_replicas_in_sync == 1:
+            return weight
         with tf.device("CPU:0"):
             replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-            weight = tf.where(index + 2 == tf.size(bounds, tf.int64), weights[replica], weight)
-    return weight
+            is_last = index + 1 == batches.steps
+            return tf.where(is_last, batches.weights[replica], weight)
+
+    def _read_ahead(self, batches: _Pass) -> Any:
+        """Return an iterator of this rank's shares of the batches, which reads the next two while
+        one is trained."""
+        x = self._data.x
+
+        def read(index: tf.Tensor) -> tf.Tensor:
+            rows = share_of_rank(batches.rows_of(index), self._strategy)
+            examples = tf.numpy_function(x.take, [rows], x.dtype, stateful=False)
+            return tf.ensure_shape(examples, (None, *x.shape[1:]))
+
+        steps = tf.data.Dataset.range(batches.steps)
+        examples = steps.map(read, num_parallel_calls=2, deterministic=True)
+        return iter(examples.prefetch(2))
 
 
-def _examples(arrays: Arrays, batch: tf.Tensor, read: Arrays) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return x and y of the calling replica's share of a rank's batch; `read` is x of the batch if
-    it is in a file."""
+def _examples(
+    arrays: tuple[tf.Tensor, ...], rows: tf.Tensor, x: tf.Tensor | None
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return x and y of the calling replica's share of a process's `rows`; `x` as in
+    `_step_on_replica`."""
     several = local_replicas(tf.distribute.get_strategy()) > 1
     with tf.device("CPU:0") if several else nullcontext():
-        rows = share_of_replica(batch)
-        x = share_of_replica(read[0]) if read else tf.gather(arrays[0], rows)
-        return x, tf.gather(arrays[-1], rows)
-
-
-def _read_ahead(
-    x: Any, rows: tf.Tensor, bounds: tf.Tensor, strategy: tf.distribute.Strategy
-) -> Any:
-    """Return an iterator of this rank's shares of the batches, which reads the next two while one
-    is trained."""
-
-    def read(index: tf.Tensor) -> tf.Tensor:
-        batch = share_of_rank(rows[bounds[index] : bounds[index + 1]], strategy)
-        examples = tf.numpy_function(x.take, [batch], x.dtype, stateful=False)
-        return tf.ensure_shape(examples, (None, *x.shape[1:]))
-
-    steps = tf.data.Dataset.range(tf.shape(bounds, tf.int64)[0] - 1)
-    return iter(steps.map(read, num_parallel_calls=2, deterministic=True).prefetch(2))
+        own_rows = share_of_replica(rows)
+        own_x = tf.gather(arrays[0], own_rows) if x is None else share_of_replica(x)
+        return own_x, tf.gather(arrays[-1], own_rows)
 
 
 def evaluation_bounds(x: np.ndarray | OnDisk, rows: int) -> list[int]:
     """Return the bounds of the batches in which `rows` examples of `x` are evaluated."""
-    largest = max(1, EVALUATION_BYTES // (x.dtype.itemsize * int(np.prod(x.shape[1:]))))
+    example_bytes = x.dtype.itemsize * int(np.prod(x.shape[1:]))
+    largest = max(1, EVALUATION_BYTES // example_bytes)
     batches = -(-rows // min(EVALUATION_BATCH, largest))
-    return [rows * i // batches for i in range(batches + 1)]
+    return [rows * batch // batches for batch in range(batches + 1)]
 
 
 @lru_cache(maxsize=1)
@@ -300,16 +340,15 @@ def _place(data: Data, several: bool) -> dict[str, _Placed]:
 
     def place(array: np.ndarray | OnDisk) -> tf.Tensor:
         if id(array) not in tensors:
+            values = array.all() if isinstance(array, OnDisk) else array
             with tf.device("CPU:0") if several else nullcontext():
-                tensors[id(array)] = tf.constant(
-                    array.all() if isinstance(array, OnDisk) else array
-                )
+                tensors[id(array)] = tf.constant(values)
         return tensors[id(array)]
 
     placed = {}
     for name, (x, y, rows) in data.subsets.items():
         arrays = (place(x), place(y)) if data.resident else (place(y),)
+        bounds = evaluation_bounds(x, len(rows))
         with tf.device("CPU:0"):
-            bounds = tf.constant(evaluation_bounds(x, len(rows)), tf.int64)
-            placed[name] = _Placed(arrays, tf.constant(rows), bounds)
+            placed[name] = _Placed(arrays, tf.constant(rows), tf.constant(bounds, tf.int64))
     return placed

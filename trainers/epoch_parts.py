@@ -44,18 +44,22 @@ def train_parts(
     """
     steps = -(-len(order) // batch_size)
     every = every or steps
+    pause_every = pause_every or steps
     end = 0  # steps so far
     count = 1  # parts of the next call
     while end < steps:
-        pause = (end // pause_every + 1) * pause_every if pause_every else steps
-        call_end = min(end + every * count, pause, steps)
+        next_pause = (end // pause_every + 1) * pause_every
+        call_end = min(end + every * count, next_pause, steps)
         rows = order[end * batch_size : call_end * batch_size]
         began = time.perf_counter()
         results = train_pass(rows, batch_size, epoch, end, every)
         seconds = (time.perf_counter() - began) / len(results)
+
         for metrics in results:
-            start, end = end, min(end + every, call_end)
-            yield Part(end, len(order[start * batch_size : end * batch_size]), seconds, metrics)
+            start = end
+            end = min(start + every, call_end)
+            examples = min(end * batch_size, len(order)) - start * batch_size
+            yield Part(end, examples, seconds, metrics)
         count = max(1, min(int(call_s / seconds), 8 * count))
 
 
@@ -64,9 +68,10 @@ def mean_metrics(parts: Sequence[Part]) -> Metrics:
     examples."""
     if len(parts) == 1:
         return dict(parts[0].metrics)
+
     weights = [part.examples for part in parts]
-    names = parts[0].metrics
-    return {
-        name: float(np.average([part.metrics[name] for part in parts], weights=weights))
-        for name in names
-    }
+    means = {}
+    for name in parts[0].metrics:
+        values = [part.metrics[name] for part in parts]
+        means[name] = float(np.average(values, weights=weights))
+    return means

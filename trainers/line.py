@@ -30,18 +30,25 @@ def least_squares(x: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """
     if np.prod(x.shape[1:]) > _MAX_INPUTS:
         return {}
-    return _describe(np.linalg.lstsq(_with_ones(x), y.astype(np.float64), rcond=None)[0], x, y)
+    line, *_ = np.linalg.lstsq(_with_ones(x), y.astype(np.float64), rcond=None)
+    return _describe(line, x, y)
 
 
 def _describe(line: np.ndarray, x: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """Return the metrics of a line; `line` contains the weights, then the bias."""
     line = line.astype(np.float64).reshape(-1, 1)
     *weights, bias = line[:, 0].tolist()
-    names = ["weight"] if len(weights) == 1 else [f"weight_{i}" for i in range(len(weights))]
-    mse = float(np.mean((y - _with_ones(x) @ line) ** 2))
-    spread = float(np.var(y, dtype=np.float64))
-    fit = {"mse": mse, "r2": 1 - mse / spread} if spread > 0 else {"mse": mse}
-    return {**dict(zip(names, weights, strict=True)), "bias": bias, **fit}
+    metrics = {f"weight_{index}": weight for index, weight in enumerate(weights)}
+    if len(weights) == 1:
+        metrics = {"weight": weights[0]}
+    metrics["bias"] = bias
+
+    errors = y - _with_ones(x) @ line
+    metrics["mse"] = float(np.mean(errors**2))
+    variance = float(np.var(y, dtype=np.float64))
+    if variance > 0:
+        metrics["r2"] = 1 - metrics["mse"] / variance
+    return metrics
 
 
 def _with_ones(x: np.ndarray) -> np.ndarray:

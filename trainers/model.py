@@ -28,34 +28,40 @@ def compile_for(
 ) -> None:
     """Compile a model for one phase of its training, with an optimizer whose variables exist."""
     if "fine_tune" in cfg.model:  # not a user's own model, because it may freeze layers itself
-        freeze(model, phase, pretrained=cfg.model.get("weights") not in (None, "random"))
-    rate: dict[str, object] = {}
-    if not is_constant(cfg):
-        from trainers.optimizers import Table
-
-        rate["learning_rate"] = Table(lr_factors(cfg, planned, phase.first, phase.end) * phase.lr)
-    elif phase.lr != cfg.lr:
-        rate["learning_rate"] = phase.lr
-    optimizer = make("optimizer", cfg.optimizer, **rate)
+        is_pretrained = cfg.model.get("weights") not in (None, "random")
+        freeze(model, phase, is_pretrained)
+    optimizer = make("optimizer", cfg.optimizer, **_learning_rate(cfg, planned, phase))
     # Checked here too, because a user's own optimizer has settings that the configuration does not
     # show.
     check_optimizer({**vars(optimizer), "_target_": type(optimizer).__name__}, cfg)
-    accuracies = []
-    if dataset.y.dtype == np.int32:
-        accuracy = (
-            keras.metrics.CategoricalAccuracy
-            if dataset.one_hot
-            else keras.metrics.SparseCategoricalAccuracy
-        )
-        accuracies = [accuracy(name="accuracy")]
     loss = make("loss", cfg.loss)
     # XLA only on request, because compiling a small model takes longer than the time it saves.
-    model.compile(optimizer, loss, metrics=accuracies, jit_compile=bool(cfg.model.get("jit")))
+    uses_xla = bool(cfg.model.get("jit"))
+    model.compile(optimizer, loss, metrics=_metrics(dataset), jit_compile=uses_xla)
     model.optimizer.build(model.trainable_variables)
     if replicas(cfg) > 1:
         distribution.weigh_loss(model.optimizer)
-    if cfg.all_reduce_dtype != "float32" and replicas(cfg) > 1:
-        distribution.reduce_gradients_in(model.optimizer, cfg.all_reduce_dtype)
+        if cfg.all_reduce_dtype != "float32":
+            distribution.reduce_gradients_in(model.optimizer, cfg.all_reduce_dtype)
+
+
+def _learning_rate(cfg: DictConfig, planned: Plan, phase: Phase) -> dict[str, object]:
+    """Return the optimizer's setting for the learning rates of a phase; none if they are cfg.lr."""
+    if not is_constant(cfg):
+        from trainers.optimizers import Table
+
+        factors = lr_factors(cfg, planned, phase.first, phase.end)
+        return {"learning_rate": Table(factors * phase.lr)}
+    return {} if phase.lr == cfg.lr else {"learning_rate": phase.lr}
+
+
+def _metrics(dataset: Data) -> list[keras.metrics.Metric]:
+    """Return the accuracy if the examples have classes."""
+    if dataset.y.dtype != np.int32:
+        return []
+    if dataset.one_hot:
+        return [keras.metrics.CategoricalAccuracy(name="accuracy")]
+    return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
 
 
 def build(cfg: DictConfig, dataset: Data) -> keras.Model:

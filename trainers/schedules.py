@@ -57,7 +57,9 @@ def constant(at: np.ndarray, total: float) -> np.ndarray:
 def warmup(at: np.ndarray, total: float, warmup_epochs: float, start: float) -> np.ndarray:
     """Return a line from `start` to 1, then 1: Goyal et al., Accurate, Large Minibatch SGD,
     2017."""
-    progress = np.clip(at / warmup_epochs, 0, 1) if warmup_epochs > 0 else np.ones_like(at)
+    if warmup_epochs <= 0:
+        return np.ones_like(at)
+    progress = np.clip(at / warmup_epochs, 0, 1)
     return np.asarray(start + (1 - start) * progress)
 
 
@@ -66,7 +68,8 @@ def cosine(
 ) -> np.ndarray:
     """Return half a cosine from 1 to `final`, after a warm-up: Loshchilov and Hutter, SGDR, ICLR
     2017, no restarts."""
-    decay = _half_cosine((at - warmup_epochs) / max(total - warmup_epochs, 1e-9), 1, final)
+    decay_epochs = max(total - warmup_epochs, 1e-9)
+    decay = _half_cosine((at - warmup_epochs) / decay_epochs, 1, final)
     return np.asarray(decay * warmup(at, total, warmup_epochs, start))
 
 
@@ -80,7 +83,8 @@ def polynomial(
 ) -> np.ndarray:
     """Return a decay from 1 to `final` as (1 - t)^power, then `final`. Power 1 is a straight
     line."""
-    return final + (1 - final) * (1 - np.clip(at / (decay_epochs or total), 0, 1)) ** power
+    progress = np.clip(at / (decay_epochs or total), 0, 1)
+    return final + (1 - final) * (1 - progress) ** power
 
 
 def exponential(at: np.ndarray, total: float, factor: float) -> np.ndarray:
@@ -100,7 +104,9 @@ def one_cycle(
 
 
 def _half_cosine(progress: np.ndarray, start: float, end: float) -> np.ndarray:
-    return np.asarray(end + (start - end) * (1 + np.cos(np.pi * np.clip(progress, 0, 1))) / 2)
+    angle = np.pi * np.clip(progress, 0, 1)
+    share_of_start = (1 + np.cos(angle)) / 2
+    return np.asarray(end + (start - end) * share_of_start)
 
 
 @dataclass(frozen=True)
@@ -121,10 +127,9 @@ class Plan:
     def settings(self) -> dict[str, int | str]:
         """Return the settings that the plan decides, by their names in the config; a growing batch
         as `32 to 512`."""
-        sizes = sorted({self.batch_sizes[0], self.batch_sizes[-1]})
-        batch_size = sizes[0] if len(sizes) == 1 else " to ".join(map(str, sizes))
+        smallest, largest = sorted((self.batch_sizes[0], self.batch_sizes[-1]))
         return {
-            "batch_size": batch_size,
+            "batch_size": largest if smallest == largest else f"{smallest} to {largest}",
             "epochs": self.epochs,
             "steps": sum(self.steps),
             "images": sum(self.images),
@@ -143,20 +148,21 @@ def plan(cfg: Any, rows: int) -> Plan:
     `check_batch` does.
     """
     size_of = load_function(cfg.batch_schedule)
-    first = parallel.batch_size(cfg)
-    epochs = cfg.epochs if cfg.steps is None and cfg.images is None else sys.maxsize
+    first_size = parallel.batch_size(cfg)
+    has_other_budget = bool(cfg.steps or cfg.images)
+    epochs = sys.maxsize if has_other_budget else cfg.epochs
     steps_left = cfg.steps or sys.maxsize
     images_left = cfg.images or sys.maxsize
+    size = 0
     planned: list[tuple[int, int, int, int]] = []
-    while len(planned) < epochs and steps_left > 0 and images_left > 0:
-        if len(planned) == MAX_EPOCHS:
-            name = next((name for name in ("steps", "images") if getattr(cfg, name)), "epochs")
-            raise ValueError(
-                f"{name}={getattr(cfg, name)} makes more than {MAX_EPOCHS:,} epochs; try epochs=100"
-            )
-        size = size_of(first, len(planned))
-        if not planned or size != planned[-1][0]:
-            check_batch(cfg, size, len(planned) + 1, rows)
+    while len(planned) < epochs and min(steps_left, images_left) > 0:
+        epoch = len(planned)
+        if epoch == MAX_EPOCHS:
+            raise _too_many_epochs(cfg)
+        previous_size = size
+        size = size_of(first_size, epoch)
+        if size != previous_size:
+            check_batch(cfg, size, epoch + 1, rows)
         whole = -(-rows // size)
         steps = min(whole, steps_left, -(-images_left // size))
         images = min(steps * size, rows)
@@ -166,6 +172,12 @@ def plan(cfg: Any, rows: int) -> Plan:
     return Plan(*zip(*planned, strict=True))
 
 
+def _too_many_epochs(cfg: Any) -> ValueError:
+    name = "steps" if cfg.steps else "images" if cfg.images else "epochs"
+    budget = f"{name}={getattr(cfg, name)}"
+    return ValueError(f"{budget} makes more than {MAX_EPOCHS:,} epochs; try epochs=100")
+
+
 def check_batch(cfg: Any, size: int, epoch: int, rows: int | None) -> None:
     """Raise ValueError if a batch is larger than the `rows` for training (None: unknown), or cannot
     be shared equally.
@@ -173,35 +185,42 @@ def check_batch(cfg: Any, size: int, epoch: int, rows: int | None) -> None:
     For typed points on one device a larger batch is allowed, because there are few points; it
     contains all of them.
     """
-    first = parallel.batch_size(cfg)
     replicas = parallel.replicas(cfg)
-    setting = f"batch_size={size}"
-    remedy = "batch_size"
-    if cfg.batch_per_gpu is not None:
-        setting = f"batch_per_gpu={cfg.batch_per_gpu} ({setting})"
-        remedy = "batch_per_gpu"
-    if size != first:
-        name = str(cfg.batch_schedule["_target_"]).rpartition(".")[2].removesuffix("_batch")
-        setting = f"batch_schedule={name} reaches {setting} in epoch {epoch}, which"
-        remedy = "batch_schedule.maximum"
-    if rows is not None and size > rows and (replicas > 1 or cfg.dataset.get("_target_") != POINTS):
-        maximum = (
-            2 ** int(math.log2(rows)) if cfg.batch_per_gpu is None else max(rows // replicas, 1)
-        )
+    are_points = cfg.dataset.get("_target_") == POINTS
+    may_exceed = are_points and replicas == 1
+    if rows is not None and size > rows and not may_exceed:
+        setting, key = _batch_setting(cfg, size, epoch)
+        maximum = 2 ** int(math.log2(rows))
+        if cfg.batch_per_gpu is not None:
+            maximum = max(rows // replicas, 1)
         raise ValueError(
             f"{setting} is larger than the training set ({rows} examples after the validation"
-            f" split); try {remedy}={maximum} or less"
+            f" split); try {key}={maximum} or less"
         )
     if size % replicas:
-        below = max(first // replicas, 1) * replicas
-        remedy = (
-            f"try batch_size={below}"
-            if size == first
-            else f"start and grow by multiples of {replicas}"
-        )
-        raise ValueError(
-            f"{setting} cannot be shared equally by {parallel.device_settings(cfg)}; {remedy}"
-        )
+        setting, _ = _batch_setting(cfg, size, epoch)
+        first_size = parallel.batch_size(cfg)
+        multiple = max(first_size // replicas, 1) * replicas
+        remedy = f"try batch_size={multiple}"
+        if size != first_size:
+            remedy = f"start and grow by multiples of {replicas}"
+        devices = parallel.device_settings(cfg)
+        raise ValueError(f"{setting} cannot be shared equally by {devices}; {remedy}")
+
+
+def _batch_setting(cfg: Any, size: int, epoch: int) -> tuple[str, str]:
+    """Return the settings that make a batch of this size, for a message, and the key to change."""
+    setting = f"batch_size={size}"
+    key = "batch_size"
+    if cfg.batch_per_gpu is not None:
+        setting = f"batch_per_gpu={cfg.batch_per_gpu} ({setting})"
+        key = "batch_per_gpu"
+    if size == parallel.batch_size(cfg):
+        return setting, key
+    target = str(cfg.batch_schedule["_target_"])
+    name = target.rpartition(".")[2].removesuffix("_batch")
+    reached = f"batch_schedule={name} reaches {setting} in epoch {epoch}, which"
+    return reached, "batch_schedule.maximum"
 
 
 def lr_factors(cfg: Any, plan: Plan, first: int = 0, end: int | None = None) -> np.ndarray:
@@ -210,29 +229,31 @@ def lr_factors(cfg: Any, plan: Plan, first: int = 0, end: int | None = None) -> 
     The schedule starts at `first`. With batch_schedule.lr_follows, lr is proportional to the batch
     size.
     """
-    steps, whole, sizes = (
-        values[first:end] for values in (plan.steps, plan.steps_of_whole, plan.batch_sizes)
-    )
-    times = [
-        epoch + np.arange(n) / of for epoch, (n, of) in enumerate(zip(steps, whole, strict=True))
-    ]
-    total = len(steps) - 1 + steps[-1] / whole[-1]
-    factors = np.asarray(
-        load_function(cfg.lr_schedule)(np.concatenate(times), total), dtype=np.float64
-    )
-    if (scale := parallel.lr_factor(cfg)) > 1:
-        factors = factors * warmup(np.concatenate(times), total, cfg.warmup_epochs, 1 / scale)
+    steps = plan.steps[first:end]
+    steps_of_whole = plan.steps_of_whole[first:end]
+    times_by_epoch = []
+    for epoch, count in enumerate(steps):
+        times_by_epoch.append(epoch + np.arange(count) / steps_of_whole[epoch])
+    times = np.concatenate(times_by_epoch)
+    total = len(steps) - 1 + steps[-1] / steps_of_whole[-1]
+
+    schedule = load_function(cfg.lr_schedule)
+    factors = np.asarray(schedule(times, total), dtype=np.float64)
+    scale = parallel.lr_factor(cfg)
+    if scale > 1:
+        factors = factors * warmup(times, total, cfg.warmup_epochs, 1 / scale)
     if cfg.batch_schedule.get("lr_follows"):
-        factors = factors * np.repeat([size / plan.batch_sizes[0] for size in sizes], steps)
+        sizes = np.array(plan.batch_sizes[first:end])
+        factors = factors * np.repeat(sizes / plan.batch_sizes[0], steps)
     return factors
 
 
 def load_function(section: Mapping[Any, Any]) -> Callable[..., Any]:
     """Return the function of a schedule's config section, with its settings."""
     module, _, name = str(section["_target_"]).rpartition(".")
-    settings = {
-        str(key): value for key, value in section.items() if key not in ("_target_", "lr_follows")
-    }
+    settings = {str(key): value for key, value in section.items()}
+    for key in ("_target_", "lr_follows"):
+        settings.pop(key, None)
     return partial(getattr(import_module(module), name), **settings)
 
 
@@ -245,9 +266,9 @@ def builtin_name(section: Mapping[Any, Any]) -> str:
 
 def is_constant(cfg: Any) -> bool:
     """Return whether the learning rate is the same in the whole training."""
-    follows_batch = (
-        cfg.batch_schedule.get("lr_follows")
-        and builtin_name(cfg.batch_schedule) != "constant_batch"
-    )
-    warms_up = cfg.warmup_epochs > 0 and parallel.lr_factor(cfg) > 1
-    return builtin_name(cfg.lr_schedule) == "constant" and not follows_batch and not warms_up
+    if builtin_name(cfg.lr_schedule) != "constant":
+        return False
+    if cfg.warmup_epochs > 0 and parallel.lr_factor(cfg) > 1:
+        return False
+    has_one_size = builtin_name(cfg.batch_schedule) == "constant_batch"
+    return has_one_size or not cfg.batch_schedule.get("lr_follows")

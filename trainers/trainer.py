@@ -49,11 +49,12 @@ def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
         Diverged: a loss is NaN or infinite; the epoch is reported.
         RankLost: another rank of the training is gone.
     """
-    if trial.world.size != cfg.nodes * cfg.ranks:
+    size = cfg.nodes * cfg.ranks
+    if trial.world.size != size:
+        settings = f"nodes={cfg.nodes} ranks={cfg.ranks}"
         raise ValueError(
-            f"nodes={cfg.nodes} ranks={cfg.ranks}: {cfg.nodes * cfg.ranks} processes are needed,"
-            f" but this trial has {trial.world.size}.\nUse a launcher, which starts them: python"
-            f" sweep.py -m nodes={cfg.nodes} ranks={cfg.ranks}"
+            f"{settings}: {size} processes are needed, but this trial has {trial.world.size}.\n"
+            f"Use a launcher, which starts them: python sweep.py -m {settings}"
         )
     # Resolved here, because a section that is passed on alone cannot resolve references to other
     # sections.
@@ -68,58 +69,80 @@ def _train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
         # Disabled because it takes a tenth of a second and, on a CPU, makes none of these models
         # faster.
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    task = cfg.dataset.get("task") or cfg.loss.get("task")
     watchdog = Watchdog(trial)
     with watchdog:
         strategy = distribution.strategy(devices, trial.world)
-    dataset = load(cfg.dataset, task, cfg.seed)
-    if trial.world.size > 1:
-        networks.fetch(cfg.model, dataset.x.shape[1:])
-    keras.utils.set_random_seed(cfg.seed)
-    dataset.announce(trial)
-    planned = plan(cfg, len(dataset.training_rows))
-    if trial.world.is_chief:
-        print(_describe(cfg, planned), flush=True)
-    trial.record_settings({**planned.settings, "effective_learning_rate": effective_lr(cfg)})
-    saved = checkpoint.newest(trial.checkpoint_folder)
-    if trial.world.size > 1:
-        watchdog.steps = tf.Variable(0, dtype=tf.int64, trainable=False)
-        with watchdog:
-            distribution.check_same_epoch(strategy, saved.progress.epoch if saved else 0)
-    with strategy.scope(), watchdog:
-        model = network(cfg, dataset)
-    training = _Training(cfg, trial, dataset, planned, model, saved, watchdog)
-    for phase in phases(cfg, planned)[training.progress.phase - 1 :]:
+    training = _prepare(cfg, trial, strategy, watchdog)
+
+    for phase in phases(cfg, training.planned)[training.progress.phase - 1 :]:
         evaluate = training.run(phase)
         if training.stopped:
             return training.best
     with watchdog:
-        test = evaluate("test") if "test" in dataset.subsets else {}
-    result = {
-        **training.best,
-        "epoch_time": training.median_epoch_s,
-        **_learning_rates(cfg),
-        **({"skipped_images": float(dataset.skipped)} if dataset.skipped else {}),
-        **{f"test_{name}": float(value) for name, value in test.items()},
-        **_convergence_metrics(training.progress, cfg),
-        **_line_metrics(model, dataset, task, trial),
-    }
+        test = evaluate("test") if "test" in training.dataset.subsets else {}
+    result = _result(training, test)
     if cfg.trainer.get("save_model", "none") != "none" and trial.world.is_chief:
-        _save_model(training, task)
+        _save_model(training)
     return result
 
 
-def _save_model(training: "_Training", task: str) -> None:
+def _task(cfg: DictConfig) -> str:
+    return str(cfg.dataset.get("task") or cfg.loss.get("task"))
+
+
+def _prepare(
+    cfg: DictConfig, trial: Trial, strategy: tf.distribute.Strategy, watchdog: Watchdog
+) -> "_Training":
+    """Load the data and the checkpoint, build the network, and describe the training."""
+    has_ranks = trial.world.size > 1
+    dataset = load(cfg.dataset, _task(cfg), cfg.seed)
+    if has_ranks:
+        networks.fetch(cfg.model, dataset.x.shape[1:])
+    keras.utils.set_random_seed(cfg.seed)
+    dataset.announce(trial)
+
+    planned = plan(cfg, len(dataset.training_rows))
+    if trial.world.is_chief:
+        print(_describe(cfg, planned), flush=True)
+    trial.record_settings({**planned.settings, "effective_learning_rate": effective_lr(cfg)})
+
+    saved = checkpoint.newest(trial.checkpoint_folder)
+    if has_ranks:
+        watchdog.steps = tf.Variable(0, dtype=tf.int64, trainable=False)
+        epoch = saved.progress.epoch if saved else 0
+        with watchdog:
+            distribution.check_same_epoch(strategy, epoch)
+    with strategy.scope(), watchdog:
+        model = network(cfg, dataset)
+    return _Training(cfg, trial, dataset, planned, model, saved, watchdog)
+
+
+def _result(training: "_Training", test: dict[str, float]) -> dict[str, float]:
+    """Return the metrics of a complete training; `test` are those of the test set."""
+    cfg = training.cfg
+    result = {**training.best, "epoch_time": training.median_epoch_s}
+    if cfg.lr_scaling != "none":
+        result["base_learning_rate"] = cfg.lr
+        result["effective_learning_rate"] = effective_lr(cfg)
+    if training.dataset.skipped:
+        result["skipped_images"] = float(training.dataset.skipped)
+    for name, value in test.items():
+        result[f"test_{name}"] = float(value)
+    result |= _convergence_metrics(training.progress, cfg)
+    result |= _line_metrics(training.model, training.dataset, _task(cfg), training.trial)
+    return result
+
+
+def _save_model(training: "_Training") -> None:
     """Save the model in the trial's folder and, if it predicts classes, record its confusion
     matrix."""
-    trial = training.trial
     dataset = training.dataset
+    folder = training.trial.folder / "model"
     shape = dataset.x.shape[1:]
-    model = networks.save(
-        training.model, training.best_weights, trial.folder / "model", shape, dataset.outputs
-    )
-    if task == "classification":
-        confusion.record(trial, model, dataset)
+    weights = training.best_weights
+    model = networks.save(training.model, weights, folder, shape, dataset.outputs)
+    if _task(training.cfg) == "classification":
+        confusion.record(training.trial, model, dataset)
 
 
 @dataclass
@@ -136,9 +159,8 @@ class _Training:
     stopped: bool = False
 
     def __post_init__(self) -> None:
-        self.progress, self.best_weights = (
-            (self.saved.progress, self.saved.best) if self.saved else (Progress(), None)
-        )
+        self.progress = self.saved.progress if self.saved else Progress()
+        self.best_weights = self.saved.best if self.saved else None
         self._saved_at = time.monotonic()
         self._is_seeded = False
 
@@ -157,6 +179,21 @@ class _Training:
     def run(self, phase: Phase) -> Evaluate:
         """Train the rest of a phase, unless the trial should stop, and return the function that
         evaluates the model."""
+        train_pass, evaluate = self._compile(phase)
+        while not self._is_over(phase):
+            self._run_epoch(train_pass, evaluate)
+            if self.stopped:  # within an epoch, where no checkpoint is written
+                return evaluate
+            self.stopped = self.progress.epoch < self.planned.epochs and self.trial.should_stop()
+            self._save_if_due()
+            if self.stopped:
+                return evaluate
+        # As at the end of Keras' fit, because with use_ema the averages become the weights.
+        self.model.optimizer.finalize_variable_values(self.model.trainable_variables)
+        return evaluate
+
+    def _compile(self, phase: Phase) -> tuple[Train, Evaluate]:
+        """Compile the model and its passes for a phase, and restore the checkpoint."""
         self.progress.phase = phase.number
         with self.model.distribute_strategy.scope(), self.watchdog:
             compile_for(self.model, self.cfg, self.dataset, self.planned, phase)
@@ -168,58 +205,45 @@ class _Training:
             self._is_seeded = True
         # because ranks wait for each other when they create their metrics' variables
         with self.watchdog:
-            train_pass, evaluate = compile_passes(
-                self.model, self.dataset, self.cfg.seed, self.watchdog.steps
-            )
-        is_last = phase.end == self.planned.epochs
-        while self.progress.epoch < phase.end and not (
-            is_last and _has_stalled(self.progress, phase, self.cfg)
-        ):
-            self._run_epoch(train_pass, evaluate)
-            if self.stopped:  # within an epoch, where no checkpoint is written
-                return evaluate
-            self.stopped = self.progress.epoch < self.planned.epochs and self.trial.should_stop()
-            interval_s = self.cfg.trainer.get("checkpoint_interval_s", 10.0)
-            due = self.stopped or time.monotonic() - self._saved_at >= interval_s
-            if due and self.trial.world.is_chief:
-                checkpoint.save(
-                    self.trial.checkpoint_folder, self.progress, self.model, self.best_weights
-                )
-                self._saved_at = time.monotonic()
-            if self.stopped:
-                return evaluate
-        # As at the end of Keras' fit, because with use_ema the averages become the weights.
-        self.model.optimizer.finalize_variable_values(self.model.trainable_variables)
-        return evaluate
+            return compile_passes(self.model, self.dataset, self.cfg.seed, self.watchdog.steps)
+
+    def _is_over(self, phase: Phase) -> bool:
+        """Return whether a phase has all its epochs, or the last phase makes no progress."""
+        progress = self.progress
+        if progress.epoch >= phase.end:
+            return True
+        patience = self.cfg.trainer.get("early_stopping_patience")
+        if patience is None or phase.end < self.planned.epochs:
+            return False
+        return bool(progress.epoch - max(progress.best_epoch, phase.first) >= patience)
+
+    def _save_if_due(self) -> None:
+        """Save a checkpoint if the interval has passed, or if the trial stops."""
+        interval_s = self.cfg.trainer.get("checkpoint_interval_s", 10.0)
+        is_due = self.stopped or time.monotonic() - self._saved_at >= interval_s
+        if is_due and self.trial.world.is_chief:
+            folder = self.trial.checkpoint_folder
+            checkpoint.save(folder, self.progress, self.model, self.best_weights)
+            self._saved_at = time.monotonic()
 
     def _run_epoch(self, train_pass: Train, evaluate: Evaluate) -> None:
         """Train one epoch, report it, and compare it with the best epoch. Raises Diverged."""
         progress = self.progress
-        dataset = self.dataset
         rate = float(self.model.optimizer.learning_rate.numpy())  # at the start of the epoch
-        order = dataset.order(self.cfg.seed, progress.epoch + 1)[
-            : self.planned.images[progress.epoch]
-        ]
-        batch_size = self.planned.batch_sizes[progress.epoch]
-        steps = self.planned.steps[progress.epoch]
+        index = progress.epoch
         progress.epoch += 1
+        order = self.dataset.order(self.cfg.seed, progress.epoch)[: self.planned.images[index]]
         started = time.perf_counter()
-        parts = []
         with self.watchdog:
-            call_s = CALL_S if self.trial.world.size == 1 else CALL_OF_RANKS_S
-            for part in train_parts(
-                train_pass, order, batch_size, progress.epoch, *self._intervals, call_s
-            ):
-                parts.append(part)
-                if part.end < steps:
-                    self._report_within_epoch(part, evaluate)
-                if self.stopped:
-                    return
-            metrics = {**part.metrics, **self._validate(evaluate)}
+            parts = self._train_parts(train_pass, evaluate, order, self.planned.batch_sizes[index])
+            if self.stopped:
+                return
+            metrics = {**parts[-1].metrics, **self._validate(evaluate)}
         metrics["epoch_time"] = time.perf_counter() - started
         metrics["images_per_second"] = len(order) / sum(part.seconds for part in parts)
         metrics["learning_rate"] = rate
-        self._report(metrics, steps)
+        self._report(metrics, self.planned.steps[index])
+
         metrics |= mean_metrics(parts)
         progress.history.append([metrics[_criterion(metrics)], metrics["epoch_time"]])
         if _is_better(metrics, progress.best):
@@ -228,27 +252,37 @@ class _Training:
             if self.cfg.trainer.get("save_model") == "best":
                 self.best_weights = self.model.get_weights()
 
-    @property
-    def _intervals(self) -> tuple[int | None, int | None]:
-        """Return the steps between reports, and between validations, within an epoch."""
-        return self.cfg.trainer.get("report_every_steps"), self.cfg.trainer.get(
-            "validate_every_steps"
-        )
+    def _train_parts(
+        self, train_pass: Train, evaluate: Evaluate, order: np.ndarray, batch_size: int
+    ) -> list[Part]:
+        """Train the epoch's parts, and report all but the last, until the trial stops."""
+        epoch = self.progress.epoch
+        every = self.cfg.trainer.get("report_every_steps")
+        validates_every = self.cfg.trainer.get("validate_every_steps")
+        call_s = CALL_S if self.trial.world.size == 1 else CALL_OF_RANKS_S
+        parts = []
+        for part in train_parts(
+            train_pass, order, batch_size, epoch, every, validates_every, call_s
+        ):
+            parts.append(part)
+            if part.end == self.planned.steps[epoch - 1]:
+                break
+            metrics = part.metrics
+            is_validated = validates_every is not None and part.end % validates_every == 0
+            if is_validated:
+                metrics = {**metrics, **self._validate(evaluate)}
+            self._report(metrics, part.end)
+            # only after a validation
+            self.stopped = is_validated and self.trial.should_stop()
+            if self.stopped:
+                break
+        return parts
 
     def _validate(self, evaluate: Evaluate) -> dict[str, float]:
         distribution.average_statistics(self.model)
         if "validation" not in self.dataset.subsets:
             return {}
         return {f"val_{name}": value for name, value in evaluate("validation").items()}
-
-    def _report_within_epoch(self, part: Part, evaluate: Evaluate) -> None:
-        """Report a part that does not end the epoch. The trial may stop after a validation."""
-        _, validates_every = self._intervals
-        is_validated = validates_every is not None and part.end % validates_every == 0
-        self._report(
-            {**part.metrics, **(self._validate(evaluate) if is_validated else {})}, part.end
-        )
-        self.stopped = is_validated and self.trial.should_stop()
 
     def _report(self, metrics: dict[str, float], steps: int) -> None:
         """Report metrics after `steps` of the epoch; by epoch, or by step of the training. Raises
@@ -258,29 +292,24 @@ class _Training:
         if self.cfg.trainer.get("report_every_steps") is None:
             self.trial.report(metrics, step=epoch)
         else:
-            at = {"epoch": epoch - 1 + steps / planned.steps_of_whole[epoch - 1]}
-            step = sum(planned.steps[: epoch - 1]) + steps
+            earlier_steps = sum(planned.steps[: epoch - 1])
+            is_partial = steps < planned.steps[epoch - 1]
+            epochs = epoch - 1 + steps / planned.steps_of_whole[epoch - 1]
             self.trial.report(
-                {**metrics, **at}, step=step, partial=steps < planned.steps[epoch - 1]
+                {**metrics, "epoch": epochs}, step=earlier_steps + steps, partial=is_partial
             )
         _check_finite(metrics, epoch)
 
 
 def _describe(cfg: DictConfig, planned: Plan) -> str:
-    devices = f", shared by {device_settings(cfg)}" if replicas(cfg) > 1 else ""
-    lr = (
-        f"; lr {cfg.lr:g} becomes {effective_lr(cfg):g} ({cfg.lr_scaling})"
-        if effective_lr(cfg) != cfg.lr
-        else ""
-    )
+    description = str(planned)
+    if replicas(cfg) > 1:
+        description += f", shared by {device_settings(cfg)}"
+    rate = effective_lr(cfg)
+    if rate != cfg.lr:
+        description += f"; lr {cfg.lr:g} becomes {rate:g} ({cfg.lr_scaling})"
     unit = "an epoch" if cfg.trainer.get("report_every_steps") is None else "a batch"
-    return f"{planned}{devices}{lr}. In the lines below a step is {unit}"
-
-
-def _learning_rates(cfg: DictConfig) -> dict[str, float]:
-    if cfg.lr_scaling == "none":
-        return {}
-    return {"base_learning_rate": cfg.lr, "effective_learning_rate": effective_lr(cfg)}
+    return f"{description}. In the lines below a step is {unit}"
 
 
 def _check_finite(metrics: dict[str, float], epoch: int) -> None:
@@ -302,13 +331,6 @@ def _is_better(metrics: dict[str, float], best: dict[str, float]) -> bool:
     return not best or sign * metrics[name] > sign * best[name]
 
 
-def _has_stalled(progress: Progress, phase: Phase, cfg: DictConfig) -> bool:
-    patience = cfg.trainer.get("early_stopping_patience")
-    return (
-        patience is not None and progress.epoch - max(progress.best_epoch, phase.first) >= patience
-    )
-
-
 def _convergence_metrics(progress: Progress, cfg: DictConfig) -> dict[str, float]:
     values, seconds = zip(*progress.history, strict=True)
     higher_is_better = _criterion(progress.best) == "val_accuracy"
@@ -318,7 +340,9 @@ def _convergence_metrics(progress: Progress, cfg: DictConfig) -> dict[str, float
 def _line_metrics(model: keras.Model, dataset: Data, task: str, trial: Trial) -> dict[str, float]:
     if task != "regression" or not isinstance(dataset.x, np.ndarray) or not is_line(model):
         return {}
-    points = dataset.x[dataset.training_rows], dataset.y[dataset.training_rows]
-    if best := least_squares(*points):
+    x = dataset.x[dataset.training_rows]
+    y = dataset.y[dataset.training_rows]
+    best = least_squares(x, y)
+    if best:
         trial.note("closed form (least squares)", best)
-    return line_of(model, *points)
+    return line_of(model, x, y)

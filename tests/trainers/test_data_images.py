@@ -17,6 +17,7 @@ from PIL.PngImagePlugin import PngInfo
 from tests.trainers.recorder import Recorder, compose, without_times
 from trainers.data import cache, images, sources
 from trainers.data import dataset as data
+from trainers.data.listing import list_images
 from trainers.data.on_disk import OnDisk
 from trainers.trainer import train
 
@@ -328,6 +329,20 @@ def test_sound_images_of_all_kinds_are_read(tmp_path: Path) -> None:
         frames[0].save(red / name, save_all=True, append_images=frames[1:])
     loaded = load(f"dataset.path={folder}", "dataset.channels=3")
     assert (loaded.skipped, len(loaded.y)) == (0, 9 + 10)
+
+
+def test_what_operating_systems_add_is_no_class_and_no_image(tmp_path: Path) -> None:
+    folder = write(tmp_path / "images", each=1, splits=("train", "test"))
+    expected = list_images(folder)
+    picture = folder / "train" / "red" / "000.png"
+    for place in (folder, folder / "train", folder / "train" / "blue"):
+        for name in ("__MACOSX", ".ipynb_checkpoints", "@eaDir", ".Trash-1000"):
+            (place / name).mkdir()
+            shutil.copy(picture, place / name / "copy.png")
+        for name in (".DS_Store", "Thumbs.db", "desktop.ini", "._000.png"):
+            (place / name).write_bytes(b"no image")
+    listing = list_images(folder)
+    assert (listing.classes, listing.files) == (expected.classes, expected.files)
 
 
 def test_link_to_a_folder_that_contains_the_link(tmp_path: Path) -> None:

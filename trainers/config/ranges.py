@@ -1,8 +1,6 @@
 """The keys of each section and their allowed values. A name means the same in every optimizer."""
 
 import math
-import operator
-import re
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -12,33 +10,46 @@ from trainers.config.augment import SETTINGS
 
 CACHE_GB = 20.0
 ABSENT = object()
-_SIGNS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number, a list of numbers, or null, as its words describe it: "a whole number >= 1 or
-    null"."""
+    """A number in a range, a list of such numbers, or null."""
 
-    words: str
+    low: float = -math.inf
+    above: float = -math.inf
+    high: float = math.inf
+    below: float = math.inf
+    whole: bool = False
+    many: bool = False  # whether it is a list
+    nullable: bool = False
+
+    @property
+    def words(self) -> str:
+        """Return the description for messages: "a whole number >= 1 or null"."""
+        noun = "whole number" if self.whole else "number"
+        words = f"a list of {noun}s" if self.many else f"a {noun}"
+        limits = {">=": self.low, ">": self.above, "<=": self.high, "<": self.below}
+        bounds = [f"{sign} {limit}" for sign, limit in limits.items() if math.isfinite(limit)]
+        if bounds:
+            words += f" {' and '.join(bounds)}"
+        return f"{words} or null" if self.nullable else words
 
     def allows(self, value: object) -> bool:
         """Return whether `value` has the right type and is in the range."""
         if value is None:
-            return self.words.endswith(" or null")
-        if self.words.startswith("a list of "):
+            return self.nullable
+        if self.many:
             return isinstance(value, list) and all(map(self._is_in_range, value))
         return self._is_in_range(value)
 
     def _is_in_range(self, value: object) -> bool:
-        if isinstance(value, bool) or not isinstance(
-            value, int if "whole" in self.words else int | float
-        ):
+        if isinstance(value, bool) or not isinstance(value, int | float):
             return False
-        bounds = re.findall(r"([<>]=?) (\S+)", self.words)
-        return math.isfinite(value) and all(
-            _SIGNS[sign](value, float(bound)) for sign, bound in bounds
-        )
+        if self.whole and not isinstance(value, int):
+            return False
+        is_finite = math.isfinite(value)
+        return is_finite and self.low <= value <= self.high and self.above < value < self.below
 
 
 @dataclass(frozen=True)
@@ -64,15 +75,15 @@ def choice(*words: str) -> Kind:
     return Kind(f"{', '.join(words[:-1])} or {words[-1]}", words.__contains__)
 
 
-SHARE = Number("a number >= 0 and <= 1")
-SHARE_BELOW_1 = Number("a number >= 0 and < 1")
-SHARE_BETWEEN = Number("a number > 0 and < 1")
-NOT_NEGATIVE = Number("a number >= 0")
-POSITIVE = Number("a number > 0")
-POSITIVE_OR_NULL = Number("a number > 0 or null")
-COUNT = Number("a whole number >= 1")
-COUNT_OR_NULL = Number("a whole number >= 1 or null")
-COUNTS = Number("a list of whole numbers >= 1")
+SHARE = Number(low=0, high=1)
+SHARE_BELOW_1 = Number(low=0, below=1)
+SHARE_BETWEEN = Number(above=0, below=1)
+NOT_NEGATIVE = Number(low=0)
+POSITIVE = Number(above=0)
+POSITIVE_OR_NULL = Number(above=0, nullable=True)
+COUNT = Number(low=1, whole=True)
+COUNT_OR_NULL = Number(low=1, whole=True, nullable=True)
+COUNTS = Number(low=1, whole=True, many=True)
 FLAG = Kind("true or false", lambda value: isinstance(value, bool))
 LAYERS = Kind(
     "true, false or a number of layers >= 1",
@@ -107,39 +118,38 @@ SECTIONS: dict[str, dict[str, Number | Kind | Reserved]] = {
         "ema_overwrite_frequency": COUNT_OR_NULL,
         "epsilon": POSITIVE,
         "global_clipnorm": POSITIVE_OR_NULL,
-        "gradient_accumulation_steps": Number("a whole number >= 2 or null"),
+        "gradient_accumulation_steps": Number(low=2, whole=True, nullable=True),
         "initial_accumulator_value": NOT_NEGATIVE,
         "l1_regularization_strength": NOT_NEGATIVE,
         "l2_regularization_strength": NOT_NEGATIVE,
         "l2_shrinkage_regularization_strength": NOT_NEGATIVE,
-        "learning_rate_power": Number("a number <= 0"),
+        "learning_rate_power": Number(high=0),
         "loss_scale_factor": POSITIVE_OR_NULL,
         "momentum": SHARE,
         "nesterov": FLAG,
         "rho": SHARE,
         "use_ema": FLAG,
-        "weight_decay": Number("a number >= 0 or null"),
+        "weight_decay": Number(low=0, nullable=True),
     },
     "dataset": {
         "augment": Reserved(ANYTHING, dict.fromkeys(SETTINGS)),  # trainers/config/augment.py
         # replacement
         "batches": Reserved(choice("without", "with"), "without", takes_memory=False),
-        "cache": Reserved(
-            FOLDER, None, takes_memory=False
-        ),  # folder of images; null = sweepyard/ in KERAS_HOME or ~/.cache
+        # folder of images; null = sweepyard/ in KERAS_HOME or ~/.cache
+        "cache": Reserved(FOLDER, None, takes_memory=False),
         "cache_gb": Reserved(POSITIVE, CACHE_GB, takes_memory=False),  # largest size
         "channels": CHANNELS,
         "inputs": COUNT,
         "labels": Reserved(choice("sparse", "one_hot"), "sparse"),
         # rows; null = unknown
-        "n_train": Reserved(Number("a whole number >= 2 or null"), None, takes_memory=False),
+        "n_train": Reserved(Number(low=2, whole=True, nullable=True), None, takes_memory=False),
         "noise": NOT_NEGATIVE,
-        "points": Number("a whole number >= 2"),
+        "points": Number(low=2, whole=True),
         "resident_gb": Reserved(NOT_NEGATIVE, 2.0),  # larger data sets stay on disk
         "size": Reserved(ANYTHING, None),  # pixels after resizing: trainers/data/examples.py
         "skip_broken": FLAG,
         "subset": Reserved(
-            Number("a number > 0 or null"), None, takes_memory=False
+            POSITIVE_OR_NULL, None, takes_memory=False
         ),  # share or number of x_train's rows, of which validation_split takes its part
         "task": Reserved(TASK, None),
         "test_points": COUNT,
@@ -152,10 +162,10 @@ SECTIONS: dict[str, dict[str, Number | Kind | Reserved]] = {
         "filters": COUNTS,
         "fine_tune": Reserved(LAYERS),
         "fine_tune_lr": Reserved(POSITIVE_OR_NULL, takes_memory=False),
-        "head_epochs": Reserved(Number("a whole number >= 0"), takes_memory=False),
+        "head_epochs": Reserved(Number(low=0, whole=True), takes_memory=False),
         "hidden": COUNTS,
-        "initial_bias": Number("a number or null"),
-        "initial_weight": Number("a number or null"),
+        "initial_bias": Number(nullable=True),
+        "initial_weight": Number(nullable=True),
         "jit": Reserved(FLAG, False),  # whether XLA compiles each step
         "kernel_size": COUNT,
         # whether statistics are of the whole batch, over all devices
@@ -221,18 +231,14 @@ def reserved(section: str) -> dict[str, Reserved]:
 
 def defaults(section: str, target: str = "") -> dict[str, Any]:
     """Return the values of a section before its YAML is merged."""
-    values = {
-        name: deepcopy(key.default)
-        for name, key in reserved(section).items()
-        if key.default is not ABSENT
-    }
-    return {"_target_": target, **values} if target else values
+    values: dict[str, Any] = {"_target_": target} if target else {}
+    for name, key in reserved(section).items():
+        if key.default is not ABSENT:
+            values[name] = deepcopy(key.default)
+    return values
 
 
 def passed_on(section: str, settings: Iterable[object]) -> list[str]:
     """Return the keys of a section that are passed to its `_target_`."""
-    return [
-        str(key)
-        for key in settings
-        if key not in reserved(section) and not str(key).startswith("_")
-    ]
+    names = [str(key) for key in settings if key not in reserved(section)]
+    return [name for name in names if not name.startswith("_")]

@@ -93,9 +93,7 @@ class Config:
         "float32", choice("float32", "bfloat16"), "must be float32 or bfloat16"
     )
     # of weights, dropout, shuffling and the validation split
-    seed: int = _key(
-        0, Number("a number >= 0 and < 4294967296"), "must be 0 <= seed < 2**32; try seed=0"
-    )
+    seed: int = _key(0, Number(low=0, below=2**32), "must be 0 <= seed < 2**32; try seed=0")
     # a keras optimizer
     optimizer: dict[str, Any] = field(default_factory=partial(defaults, "optimizer"))
     # f(input_shape, outputs, **settings) -> keras.Model without a final softmax

@@ -1,15 +1,15 @@
 """Checks that a `_target_` can be imported and takes its settings, without importing anything."""
 
+import ast
 import difflib
-import dis
-import inspect
+import importlib.util
 import pkgutil
+import symtable
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.machinery import ModuleSpec
-from pathlib import Path
-from types import CodeType
 
 _SEARCHED = "Modules are searched beside sweep.py, in PYTHONPATH and in this Python's site-packages"
 _INSTALL = dict.fromkeys(
@@ -18,20 +18,29 @@ _INSTALL = dict.fromkeys(
 """What to type for a module that this project installs only if asked."""
 
 
+@dataclass(frozen=True)
+class _Source:
+    """What the source of a module defines."""
+
+    names: set[str]
+    functions: dict[str, ast.arguments]
+    is_dynamic: bool  # whether the module may define more names as it runs
+
+
 @lru_cache
 def check(key: str, target: object) -> None:
     """Check that `target`, a dotted name such as `keras.optimizers.Adam`, can be imported.
 
-    Its packages are searched one by one, and its last name in the code of the module that should
-    define it. A module without code, or that defines names as it runs, passes. `key` is the config
-    key, for the message. Raises ValueError with the missing part and its nearest names.
+    Its packages are searched one by one, and its last name in the source of the module that should
+    define it. A module without source, or that defines names as it runs, passes. `key` is the
+    config key, for the message. Raises ValueError with the missing part and its nearest names.
     """
     if not isinstance(target, str) or not all(part.isidentifier() for part in target.split(".")):
         shown = "missing" if target is None else f"{target!r}"
         raise ValueError(
             f"{key} is {shown}; it must be the dotted name of a callable, such as my_module.f"
         )
-    _code_of(key, target)
+    _source_of(key, target)
 
 
 @lru_cache
@@ -43,100 +52,127 @@ def check_settings(
     `arguments` are parameters that the trainer fills in. A target that is no plain function of its
     module, or takes any keyword, passes.
     """
-    code = _code_of(section, target)
+    source = _source_of(section, target)
     name = target.rpartition(".")[2]
-    inner = [
-        part
-        for part in (code.co_consts if code else ())
-        if isinstance(part, CodeType) and part.co_name == name
-    ]
-    # a class body is not optimized
-    functions = [part for part in inner if part.co_flags & inspect.CO_OPTIMIZED]
-    if not functions or functions[0].co_flags & inspect.CO_VARKEYWORDS:
+    if source is None or name not in source.functions:
         return
-    parameters = [name for name in inspect.getargs(functions[0]).args if name not in arguments]
+    signature = source.functions[name]
+    if signature.kwarg is not None:
+        return
+
+    named = [*signature.posonlyargs, *signature.args, *signature.kwonlyargs]
+    parameters = [parameter.arg for parameter in named if parameter.arg not in arguments]
     for setting in settings:
         if setting not in parameters:
-            names = ", ".join(f"{section}.{name}" for name in parameters) or "none"
-            problem = f"{section}.{setting} is no setting of {target}{suggest(setting, parameters)}"
-            raise ValueError(f"{problem}\nRemove it; its settings: {names}")
-
-
-def _code_of(key: str, target: str) -> CodeType | None:
-    """Return the code of the module that defines `target`, if it has code. Raises ValueError if it
-    is missing."""
-    parts = target.split(".")
-    if len(parts) == 1:
-        raise ValueError(f"{key}={target}: name its module too, as in my_module.{target}")
-    spec = _find(parts[0], None)
-    if spec is None:
-        problem = (
-            f"{key}={target}: there is no module {parts[0]!r}{suggest(parts[0], _modules(None))}"
-        )
-        raise ValueError(f"{problem}\n{_INSTALL.get(parts[0], _SEARCHED)}")
-    for depth, name in enumerate(parts[1:], start=1):
-        folders = spec.submodule_search_locations
-        inner = _find(f"{'.'.join(parts[:depth])}.{name}", folders) if folders is not None else None
-        if inner is None:
-            return _code_with(f"{key}={target}", spec, name)
-        spec = inner
-    raise ValueError(
-        f"{key}={target}: is a module; name a function or class of the module, such as {target}.f"
-    )
-
-
-def _find(name: str, folders: Sequence[str] | None) -> ModuleSpec | None:
-    for finder in sys.meta_path:
-        try:
-            spec = finder.find_spec(name, folders)
-        except KeyError:
-            # Because Python finds a folder without __init__.py only once its parent is imported.
-            spec = ModuleSpec(name, loader=None, is_package=True)
-            leaf = name.rpartition(".")[2]
-            spec.submodule_search_locations = [str(Path(folder) / leaf) for folder in folders or []]
-        if spec is not None:
-            return spec
-    return None
-
-
-def _code_with(setting: str, spec: ModuleSpec, name: str) -> CodeType | None:
-    """Return the code of a module; None if it has no code. Raises ValueError if the module does not
-    bind the name."""
-    try:
-        code = _code(spec)
-    except SyntaxError as error:
-        raise ValueError(f"{setting}: {error.filename}, line {error.lineno}: {error.msg}") from None
-    if code is not None:
-        names = _bound(code)
-        is_dynamic = (
-            "__getattr__" in names or "globals" in code.co_names or ("*",) in code.co_consts
-        )
-    else:
-        names = set(dir(sys.modules.get(spec.name)))
-        is_dynamic = spec.origin is not None and spec.name not in sys.modules
-    if name in names or is_dynamic:
-        return code
-    names |= set(_modules(spec.submodule_search_locations or []))
-    raise ValueError(f"{setting}: there is no {name!r} in {spec.name}{suggest(name, names)}")
+            hint = suggest(setting, parameters)
+            names = ", ".join(f"{section}.{parameter}" for parameter in parameters)
+            raise ValueError(
+                f"{section}.{setting} is no setting of {target}{hint}\n"
+                f"Remove it; its settings: {names or 'none'}"
+            )
 
 
 @lru_cache
 def names_in(package: str, module: str) -> set[str]:
-    """Return the names that the code of a module in a package binds; none if there is no such
+    """Return the names that the source of a module in a package defines; none if there is no such
     module."""
-    outer = _find(package, None)
-    inner = _find(f"{package}.{module}", outer.submodule_search_locations) if outer else None
-    code = _code(inner) if inner else None
-    return _bound(code) if code else set()
+    outer = importlib.util.find_spec(package)
+    inner = _find_inside(outer, module) if outer else None
+    source = _read(inner) if inner else None
+    return source.names if source else set()
 
 
-def _code(spec: ModuleSpec) -> CodeType | None:
-    get_code = getattr(spec.loader, "get_code", None)
-    return get_code(spec.name) if get_code else None
+def _source_of(key: str, target: str) -> _Source | None:
+    """Return the source of the module that defines `target`, if it has any. Raises ValueError if
+    the module or the name is missing."""
+    setting = f"{key}={target}"
+    first, *inner_names = target.split(".")
+    if not inner_names:
+        raise ValueError(f"{setting}: name its module too, as in my_module.{target}")
+
+    # __main__ is the program that checks, not the one that trains
+    module = None if first == "__main__" else importlib.util.find_spec(first)
+    if module is None:
+        hint = suggest(first, _modules(None))
+        remedy = _INSTALL.get(first, _SEARCHED)
+        raise ValueError(f"{setting}: there is no module {first!r}{hint}\n{remedy}")
+
+    for name in inner_names:
+        inner = _find_inside(module, name)
+        if inner is None:
+            return _source_with(setting, module, name)
+        module = inner
+    raise ValueError(
+        f"{setting}: is a module; name a function or class of the module, such as {target}.f"
+    )
 
 
-def _bound(code: CodeType) -> set[str]:
-    return {step.argval for step in dis.get_instructions(code) if step.opname == "STORE_NAME"}
+def _find_inside(package: ModuleSpec, name: str) -> ModuleSpec | None:
+    """Return a module of a package. Unlike importlib's find_spec, this does not import the
+    package."""
+    path = f"{package.name}.{name}"
+    portions: list[str] = []
+    for folder in package.submodule_search_locations or []:
+        finder = pkgutil.get_importer(folder)
+        spec = finder.find_spec(path) if finder else None
+        if spec is None:
+            continue
+        if spec.loader is not None:
+            return spec
+        portions += spec.submodule_search_locations or []
+
+    if not portions:
+        return None
+    namespace = ModuleSpec(path, loader=None, is_package=True)
+    namespace.submodule_search_locations = portions
+    return namespace
+
+
+def _source_with(setting: str, module: ModuleSpec, name: str) -> _Source | None:
+    """Return the source of a module; None if it has no source. Raises ValueError if the module does
+    not define the name."""
+    try:
+        source = _read(module)
+    except SyntaxError as error:
+        raise ValueError(f"{setting}: {error.filename}, line {error.lineno}: {error.msg}") from None
+
+    if source is not None:
+        names = source.names
+        is_dynamic = source.is_dynamic
+    else:
+        names = set(dir(sys.modules.get(module.name)))
+        is_dynamic = module.origin is not None and module.name not in sys.modules
+    if name in names or is_dynamic:
+        return source
+
+    modules = _modules(module.submodule_search_locations or [])
+    hint = suggest(name, names.union(modules))
+    raise ValueError(f"{setting}: there is no {name!r} in {module.name}{hint}")
+
+
+def _read(module: ModuleSpec) -> _Source | None:
+    """Return what the source of a module defines; None if it has no source. Raises SyntaxError."""
+    path = module.origin
+    get_data = getattr(module.loader, "get_data", None)
+    if path is None or get_data is None or not path.endswith(".py"):
+        return None
+
+    text = get_data(path)
+    tree = ast.parse(text, path)
+    functions = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            functions[statement.name] = statement.args
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    imports_all = any(node.names[0].name == "*" for node in imports)
+
+    table = symtable.symtable(text, path, "exec")
+    names = set()
+    for symbol in table.get_symbols():
+        if symbol.is_assigned() or symbol.is_imported():
+            names.add(symbol.get_name())
+    is_dynamic = imports_all or "__getattr__" in names or "globals" in table.get_identifiers()
+    return _Source(names, functions, is_dynamic)
 
 
 def _modules(folders: Sequence[str] | None) -> list[str]:

@@ -21,12 +21,14 @@ def augment(
     replica = tf.distribute.get_replica_context()
     if replica.num_replicas_in_sync > 1:
         seed = tf.random.experimental.stateless_fold_in(seed, replica.replica_id_in_sync_group)
-    uniform = tf.unstack(tf.random.stateless_uniform((7, tf.shape(x)[0]), seed))
+    examples = tf.shape(x)[0]
+    uniform = tf.unstack(tf.random.stateless_uniform((7, examples), seed))
     images = x if x.shape.rank == 4 else x[..., None]
     if ranges.moves:
         images = _project(images, ranges, uniform[:6])
     if ranges.contrast != (0, 0):
-        factor = 1 + _between(ranges.contrast, uniform[6])[:, None, None, None]
+        contrast = _between(ranges.contrast, uniform[6])
+        factor = 1 + tf.reshape(contrast, (-1, 1, 1, 1))
         mean = tf.reduce_mean(images, (1, 2), keepdims=True)
         images = (images - mean) * factor + mean
         if clipped:
@@ -41,33 +43,42 @@ def _project(images: tf.Tensor, ranges: Augment, uniform: list[tf.Tensor]) -> tf
     Pixel o of the result is pixel c + A(o - c + t) of the image; c is the centre, A = flip x
     rotation x zoom.
     """
-    height, width = (tf.cast(tf.shape(images)[axis], tf.float32) for axis in (1, 2))
-    horizontal = _sign(ranges.flip in ("horizontal", "both"), uniform[0])
-    vertical = _sign(ranges.flip in ("vertical", "both"), uniform[1])
-    angle = _between(ranges.rotation, uniform[2]) * (math.pi / 180)
-    zoom = 1 + _between(ranges.zoom, uniform[3])
+    shape = tf.shape(images)
+    height = tf.cast(shape[1], tf.float32)
+    width = tf.cast(shape[2], tf.float32)
+    # A = [[ax, ay], [bx, by]]
+    ax, ay, bx, by = _turn_and_zoom(ranges, uniform)
     down = -_between(ranges.shift, uniform[4]) * height
     right = -_between(ranges.shift, uniform[5]) * width
-    cos = tf.cos(angle) * zoom
-    sin = tf.sin(angle) * zoom
-    a0 = horizontal * cos
-    a1 = -horizontal * sin
-    b0 = vertical * sin
-    b1 = vertical * cos
-    x = (width - 1) / 2
-    y = (height - 1) / 2
-    a2 = x + a0 * (right - x) + a1 * (down - y)
-    b2 = y + b0 * (right - x) + b1 * (down - y)
-    zero = tf.zeros_like(angle)
+    centre_x = (width - 1) / 2
+    centre_y = (height - 1) / 2
+    # where the pixel (0, 0) comes from
+    from_x = right - centre_x
+    from_y = down - centre_y
+    x = centre_x + ax * from_x + ay * from_y
+    y = centre_y + bx * from_x + by * from_y
+    zero = tf.zeros_like(ax)
     projected = tf.raw_ops.ImageProjectiveTransformV3(
         images=images,
-        transforms=tf.stack([a0, a1, a2, b0, b1, b2, zero, zero], axis=1),
-        output_shape=tf.shape(images)[1:3],
+        transforms=tf.stack([ax, ay, x, bx, by, y, zero, zero], axis=1),
+        output_shape=shape[1:3],
         fill_value=0.0,
         interpolation="BILINEAR",
         fill_mode="REFLECT",
     )
     return tf.ensure_shape(projected, images.shape)
+
+
+def _turn_and_zoom(ranges: Augment, uniform: list[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+    """Return the four elements of flip x rotation x zoom, by rows, each of shape (examples,)."""
+    horizontal = _sign(ranges.flip in ("horizontal", "both"), uniform[0])
+    vertical = _sign(ranges.flip in ("vertical", "both"), uniform[1])
+    degrees = _between(ranges.rotation, uniform[2])
+    angle = degrees * (math.pi / 180)
+    zoom = 1 + _between(ranges.zoom, uniform[3])
+    cos = tf.cos(angle) * zoom
+    sin = tf.sin(angle) * zoom
+    return horizontal * cos, -horizontal * sin, vertical * sin, vertical * cos
 
 
 def _between(limits: tuple[float, float], uniform: tf.Tensor) -> tf.Tensor:

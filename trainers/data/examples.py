@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trainers.config import augment
-from trainers.config.ranges import CACHE_GB, Number, reserved
+from trainers.config.ranges import CACHE_GB, COUNT, Number, reserved
 from trainers.data import channels as image_channels
 from trainers.data import listing, npz
 
@@ -45,14 +45,7 @@ def check(dataset: Mapping[str, Any], task: str) -> Examples:
     settings, or does not suit the task.
     """
     ranges = augment.parse(dataset.get("augment"))
-    examples = _examine(dataset, task)
-    size = dataset.get("size")
-    if size is not None or (examples.name and dataset["_target_"] == IMAGE_FOLDER):
-        height, width = image_size(size)
-        if examples.shape is not None:
-            _check_images(examples, f"dataset.size={size}")
-            examples = replace(examples, shape=(height, width, *(examples.shape[2:] or (1,))))
-            _check_room(examples, float(dataset.get("cache_gb") or CACHE_GB))
+    examples = _resize(_examine(dataset, task), dataset)
     if ranges is not None and examples.shape is not None:
         _check_images(examples, "dataset.augment")
     if dataset.get("validation") == "test" and examples.test_rows == 0:
@@ -65,18 +58,30 @@ def check(dataset: Mapping[str, Any], task: str) -> Examples:
     return replace(examples, rows=_count_subset(examples, dataset))
 
 
+def _resize(examples: Examples, dataset: Mapping[str, Any]) -> Examples:
+    """Return the examples at `dataset.size`. Raises ValueError if they are no images, or too large
+    for the cache."""
+    size = dataset.get("size")
+    if size is None and dataset.get("_target_") != IMAGE_FOLDER:
+        return examples
+    height, width = image_size(size)
+    if examples.shape is None:
+        return examples
+
+    _check_images(examples, f"dataset.size={size}")
+    channels = examples.shape[2:] or (1,)
+    resized = replace(examples, shape=(height, width, *channels))
+    _check_room(resized, float(dataset.get("cache_gb") or CACHE_GB))
+    return resized
+
+
 def image_size(size: Any) -> tuple[int, int]:
     """Return (height, width) of `dataset.size`, one number or two; None = 128. Raises ValueError
     for other values."""
-    size = DEFAULT_SIZE if size is None else size
-    sides = [size, size] if isinstance(size, int) else size
-    if (
-        not isinstance(sides, Sequence)
-        or len(sides) != 2
-        or not all(
-            isinstance(side, int) and not isinstance(side, bool) and side >= 1 for side in sides
-        )
-    ):
+    if size is None:
+        return DEFAULT_SIZE, DEFAULT_SIZE
+    sides = size if isinstance(size, Sequence) else [size, size]
+    if len(sides) != 2 or not all(map(COUNT.allows, sides)):
         raise ValueError(f"dataset.size={size}: must be pixels, such as 128, or [height,width]")
     return sides[0], sides[1]
 
@@ -84,15 +89,11 @@ def image_size(size: Any) -> tuple[int, int]:
 def count_training_rows(examples: Examples, dataset: Mapping[str, Any]) -> int | None:
     """Return the number of training examples (None: unknown). Raises ValueError if validation
     leaves none."""
-    if (
-        examples.rows is None
-        or examples.validation_rows
-        or dataset.get("validation", "split") != "split"
-    ):
+    is_split = dataset.get("validation", "split") == "split"
+    if examples.rows is None or examples.validation_rows or not is_split:
         return examples.rows
-    fraction = float(
-        dataset.get("validation_split", reserved("dataset")["validation_split"].default)
-    )
+    default = reserved("dataset")["validation_split"].default
+    fraction = float(dataset.get("validation_split", default))
     rows = training_size(examples.rows, fraction)
     if rows < 1:
         raise ValueError(
@@ -130,26 +131,37 @@ def _is_npz(dataset: Mapping[str, Any]) -> bool:
 
 
 def _examine(dataset: Mapping[str, Any], task: str) -> Examples:
-    target, path, name = (dataset.get(key) for key in ("_target_", "path", "name"))
+    target = str(dataset.get("_target_"))
     if _is_npz(dataset):
-        headers = npz.describe(path, classes=task == "classification")
-        shape, dtype = headers["x_train"]
-        return Examples(
-            shape[0], shape[1:], 0, headers["x_test"][0][0], 1 if dtype == "uint8" else 4, str(path)
-        )
+        return _examine_npz(dataset, task)
     if target == IMAGE_FOLDER:
         return _examine_folder(dataset)
     if target == POINTS:
         return _examine_points(dataset)
+    return _built_in(target, dataset)
+
+
+def _built_in(target: str, dataset: Mapping[str, Any]) -> Examples:
+    """Return the examples of a source without a file; of a user's own only `n_train` is known."""
     rows = dataset.get("n_train")
-    sources = {
-        SOURCES + "keras_dataset": Examples(
-            rows, KERAS_SHAPES.get(str(name)), 0, KERAS_TEST_ROWS, 1, str(name)
-        ),
-        SOURCES + "digits": Examples(rows, (8, 8), test_rows=297, name="digits"),
-        SOURCES + "line": Examples(rows, (int(dataset.get("inputs") or 1),), name="line"),
-    }
-    return sources.get(str(target), Examples(rows, name=str(target)))
+    if target == SOURCES + "keras_dataset":
+        name = str(dataset.get("name"))
+        return Examples(rows, KERAS_SHAPES.get(name), 0, KERAS_TEST_ROWS, 1, name)
+    if target == SOURCES + "digits":
+        return Examples(rows, (8, 8), test_rows=297, name="digits")
+    if target == SOURCES + "line":
+        inputs = int(dataset.get("inputs") or 1)
+        return Examples(rows, (inputs,), name="line")
+    return Examples(rows, name=target)
+
+
+def _examine_npz(dataset: Mapping[str, Any], task: str) -> Examples:
+    path = dataset.get("path")
+    headers = npz.describe(path, classes=task == "classification")
+    (rows, *shape), dtype = headers["x_train"]
+    test_rows = headers["x_test"][0][0]
+    value_bytes = 1 if dtype == "uint8" else 4
+    return Examples(rows, tuple(shape), 0, test_rows, value_bytes, str(path))
 
 
 def _examine_folder(dataset: Mapping[str, Any]) -> Examples:
@@ -165,29 +177,32 @@ def _examine_folder(dataset: Mapping[str, Any]) -> Examples:
 
 
 def _examine_points(dataset: Mapping[str, Any]) -> Examples:
-    for name in ("x", "y"):
-        values = dataset.get(name)
-        if not isinstance(values, list) or not values:
-            raise ValueError(
-                f"dataset.{name}={values}: must be a list of numbers, as in"
-                f" 'dataset.{name}=[1,2,5]'"
-            )
-        for row, value in enumerate(values):
-            if not all(
-                map(Number("a number").allows, value if isinstance(value, list) else [value])
-            ):
-                raise ValueError(f"dataset.{name}[{row}] is {value!r}; must be a finite number")
-            if np.shape(value) != np.shape(values[0]):
-                raise ValueError(
-                    f"dataset.{name}[{row}] is {value}; its length differs from dataset.{name}[0]"
-                )
-    x = dataset["x"]
-    y = dataset["y"]
+    x = _check_values_of_points("x", dataset.get("x"))
+    y = _check_values_of_points("y", dataset.get("y"))
     if len(x) != len(y):
         raise ValueError(
             f"dataset.x has {len(x)} values, but dataset.y has {len(y)}; each x needs its y"
         )
     return Examples(len(x), np.shape(x[0]) or (1,), test_rows=0, name="points")
+
+
+def _check_values_of_points(name: str, values: object) -> list[Any]:
+    """Return the values. Raises ValueError unless they are numbers, or lists of numbers of the same
+    length."""
+    if not isinstance(values, list) or not values:
+        raise ValueError(
+            f"dataset.{name}={values}: must be a list of numbers, as in 'dataset.{name}=[1,2,5]'"
+        )
+    number = Number()
+    for row, value in enumerate(values):
+        numbers = value if isinstance(value, list) else [value]
+        if not all(map(number.allows, numbers)):
+            raise ValueError(f"dataset.{name}[{row}] is {value!r}; must be a finite number")
+        if np.shape(value) != np.shape(values[0]):
+            raise ValueError(
+                f"dataset.{name}[{row}] is {value}; its length differs from dataset.{name}[0]"
+            )
+    return values
 
 
 def _check_images(examples: Examples, setting: str) -> None:
@@ -215,13 +230,17 @@ def _check_room(examples: Examples, limit_gb: float) -> None:
 
 
 def _count_subset(examples: Examples, dataset: Mapping[str, Any]) -> int | None:
+    """Return the number of training examples in `dataset.subset`; None if it is unknown."""
     subset = dataset.get("subset")
     rows = examples.rows
-    if subset is not None and not (0 < subset < 1 or (isinstance(subset, int) and subset >= 2)):
-        raise ValueError(
-            f"dataset.subset={subset}: must be a fraction, > 0 and < 1, or a whole number of"
-            " examples >= 2"
-        )
+    if subset is not None:
+        is_fraction = 0 < subset < 1
+        is_count = isinstance(subset, int) and subset >= 2
+        if not is_fraction and not is_count:
+            raise ValueError(
+                f"dataset.subset={subset}: must be a fraction, > 0 and < 1, or a whole number of"
+                " examples >= 2"
+            )
     if rows is None:
         return None
     if subset is not None and subset > rows:

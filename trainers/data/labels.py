@@ -21,9 +21,12 @@ def read(source: str, y_train: np.ndarray, y_test: np.ndarray) -> Labels:
     are 0, 1, 2 ... and y_train has all of them.
     """
     train, kind = _as_numbers(source, "y_train", y_train)
-    test = _as_numbers(source, "y_test", y_test)[0] if len(y_test) else y_test
+    test = y_test
+    if len(y_test):
+        test, _ = _as_numbers(source, "y_test", y_test)
     _check_range(source, train, test)
-    return Labels(train, test, f"{source}: y_train is {y_train.dtype}, read {kind}" if kind else "")
+    remark = f"{source}: y_train is {y_train.dtype}, read {kind}" if kind else ""
+    return Labels(train, test, remark)
 
 
 def _as_numbers(source: str, name: str, y: np.ndarray) -> tuple[np.ndarray, str]:
@@ -42,20 +45,26 @@ def _as_numbers(source: str, name: str, y: np.ndarray) -> tuple[np.ndarray, str]
     if y.dtype.kind != "f":
         return flat, ""
 
-    is_wrong = ~np.isfinite(flat) | (flat != np.floor(flat)) | (np.abs(flat) >= 2**31)
-    if is_wrong.any():
-        row = int(np.argmax(is_wrong))
-        more = f" ({int(is_wrong.sum())} of {len(flat)} labels are no whole number)"
-        remedy = (
-            "Correct it"
-            if not np.isfinite(flat[row])
-            else "For a regression, use dataset.task=regression loss=mse"
-        )
-        raise ValueError(
-            f"{source}: {name}[{row}] is {flat[row]:g}; a label is a whole number >="
-            f" 0{more}\n{remedy}"
-        )
+    _check_whole(source, name, flat)
     return flat.astype(np.int64), "as whole numbers"
+
+
+def _check_whole(source: str, name: str, labels: np.ndarray) -> None:
+    is_finite = np.isfinite(labels)
+    is_whole = labels == np.floor(labels)
+    is_right = is_finite & is_whole & (np.abs(labels) < 2**31)
+    if is_right.all():
+        return
+
+    row = int(np.argmin(is_right))
+    count = int(np.count_nonzero(~is_right))
+    remedy = "For a regression, use dataset.task=regression loss=mse"
+    if not is_finite[row]:
+        remedy = "Correct it"
+    raise ValueError(
+        f"{source}: {name}[{row}] is {labels[row]:g}; a label is a whole number >= 0"
+        f" ({count} of {len(labels)} labels are no whole number)\n{remedy}"
+    )
 
 
 def _from_one_hot(source: str, name: str, y: np.ndarray) -> np.ndarray:
@@ -85,28 +94,33 @@ def _refuse_texts(source: str, name: str, y: np.ndarray) -> None:
 
 
 def _check_range(source: str, y_train: np.ndarray, y_test: np.ndarray) -> None:
-    for name, y in (("y_train", y_train), ("y_test", y_test)):
-        if len(y) and y.min() < 0:
-            row = int(np.argmax(y < 0))
-            raise ValueError(
-                f"{source}: {name}[{row}] is {y[row]}; labels must be whole numbers from 0 on"
-            )
+    _check_not_negative(source, "y_train", y_train)
+    _check_not_negative(source, "y_test", y_test)
     if not len(y_train):
         return
     classes = np.unique(y_train)
-    if len(classes) == 1:
+    count = len(classes)
+    last = classes[-1]
+    if count == 1:
+        problem = f"y_train contains only class {last}"
+        raise ValueError(f"{source}: {problem}. Add examples of another class")
+    if last != count - 1:
+        is_gap = classes != np.arange(count)
+        missing = int(np.argmax(is_gap))
         raise ValueError(
-            f"{source}: y_train contains only class {classes[0]}. Add examples of another class"
+            f"{source}: y_train has no example of class {missing}, but of {count} classes up to"
+            f" {last}\nUse numpy.unique(y, return_inverse=True) to number them without gaps"
         )
-    if classes[-1] != len(classes) - 1:
-        missing = int(np.flatnonzero(classes != np.arange(len(classes)))[0])
-        raise ValueError(
-            f"{source}: y_train has no example of class {missing}, but of {len(classes)} classes up"
-            f" to {classes[-1]}\nUse numpy.unique(y, return_inverse=True) to number them without"
-            " gaps"
-        )
-    if len(y_test) and y_test.max() > classes[-1]:
-        row = int(np.argmax(y_test > classes[-1]))
-        raise ValueError(
-            f"{source}: y_test[{row}] is {y_test[row]}; y_train contains only 0 to {classes[-1]}"
-        )
+    if len(y_test) and y_test.max() > last:
+        is_new = y_test > last
+        row = int(np.argmax(is_new))
+        problem = f"y_test[{row}] is {y_test[row]}; y_train contains only 0 to {last}"
+        raise ValueError(f"{source}: {problem}")
+
+
+def _check_not_negative(source: str, name: str, y: np.ndarray) -> None:
+    if len(y) and y.min() < 0:
+        is_negative = y < 0
+        row = int(np.argmax(is_negative))
+        problem = f"{name}[{row}] is {y[row]}; labels must be whole numbers from 0 on"
+        raise ValueError(f"{source}: {problem}")

@@ -17,6 +17,8 @@ REFUSED = ".refused"
 """Suffix of the file with the reason why an entry of the cache cannot be made."""
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
 READ = "JPEG, PNG, BMP or GIF"
+NOT_CLASSES = ("__MACOSX", "@eaDir")
+"""Folders that macOS' archives and Synology's disks add; others begin with a dot."""
 NOT_READ = (".webp", ".tif", ".tiff", ".heic", ".avif", ".jp2", ".psd", ".svg")
 SPLITS = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -256,29 +258,32 @@ def _check_classes(folder: Path, classes: tuple[str, ...]) -> None:
 
 def _subfolders(folder: Path, times: dict[str, int]) -> list[str]:
     times[str(folder)] = folder.stat().st_mtime_ns
-    return [
-        entry.name
-        for entry in _sorted(folder)
-        if _is_folder(entry) and not entry.name.startswith(".")
-    ]
+    entries = [entry for entry in _sorted(folder) if not _is_of_a_system(entry.name)]
+    return [entry.name for entry in entries if _is_folder(entry)]
+
+
+def _is_of_a_system(name: str) -> bool:
+    """Return whether the operating system, or another program, keeps its own things under a
+    name."""
+    return name.startswith(".") or name in NOT_CLASSES
 
 
 def _images(folder: Path, times: dict[str, int]) -> Iterator[os.DirEntry[str]]:
     times[str(folder)] = folder.stat().st_mtime_ns
     for entry in _sorted(folder):
-        if entry.name.startswith("."):
+        name = entry.name.lower()
+        if _is_of_a_system(entry.name):
             continue
-        if entry.is_symlink() and Path(os.path.realpath(folder)).is_relative_to(
-            os.path.realpath(entry.path)
-        ):
-            raise ValueError(
-                f"{entry.path} is a link to a folder that contains it.\nRemove this link"
-            )
+        if entry.is_symlink():
+            target = os.path.realpath(entry.path)
+            if Path(os.path.realpath(folder)).is_relative_to(target):
+                problem = f"{entry.path} is a link to a folder that contains it"
+                raise ValueError(f"{problem}.\nRemove this link")
         if _is_folder(entry):
             yield from _images(Path(entry.path), times)
-        elif entry.name.lower().endswith(SUFFIXES):
+        elif name.endswith(SUFFIXES):
             yield entry
-        elif entry.name.lower().endswith(NOT_READ):
+        elif name.endswith(NOT_READ):
             raise ValueError(f"{entry.path} cannot be read. Convert it to {READ}, or remove it")
 
 

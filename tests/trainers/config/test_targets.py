@@ -98,6 +98,7 @@ def test_targets_that_cannot_be_imported(target: object, message: str, package: 
 
 def test_missing_keras_is_answered_by_its_installation(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(package)])
+    monkeypatch.delitem(sys.modules, "keras", raising=False)
     with pytest.raises(
         ValueError, match=r"there is no module 'keras'\nInstall TensorFlow: pip install .*'\.\[keras\]'"
     ):
