@@ -69,7 +69,7 @@ class Asked:
                 trial = TrialRecord(number, chosen.params, State.QUEUED, folder, by=chosen.by, of=chosen.of)
                 more = {"seed": chosen.seed, "outside": chosen.outside, "added": chosen.added, "memory": chosen.memory}
                 trial = replace(trial, **more)
-                self.record.ask(trial, chosen.shared)
+                self.record.queue(trial, chosen.shared)
                 TrialFolder(folder).write_trial({"number": number, **trial_as_json(trial, self.study.folder)})
                 if chosen.infeasible:
                     self.end(trial, State.INFEASIBLE)

@@ -362,7 +362,7 @@ def test_summary_equals_the_record_of_the_driver(study: Study) -> None:
 @pytest.mark.parametrize("content", [b"", b"\x00\n", b"{}\n", b"null\n", b'{"op_code":0,"line":0}\n'])
 def test_corrupt_journal_is_reported_and_not_changed(study: Study, content: bytes) -> None:
     journal_of(study).write_bytes(content)
-    with pytest.raises(UserError, match="study s: ") as caught:
+    with pytest.raises(UserError, match=r"study \S+: ") as caught:
         read_study(study.folder, definition())
     assert str(journal_of(study)) in str(caught.value)
     assert "Repair it with: python app.py hydra.sweeper.study_name=s" in str(caught.value)

@@ -241,12 +241,13 @@ def raise_if_refused(entry: Path) -> None:
 
 
 def _check_classes(folder: Path, classes: tuple[str, ...]) -> None:
-    stray = next(
-        (p for p in _sorted(folder) if p.is_file() and p.name.lower().endswith(SUFFIXES)), None
-    )
-    if stray is not None:
+    files = [
+        entry for entry in _sorted(folder) if entry.is_file() and not _is_of_a_system(entry.name)
+    ]
+    strays = [file for file in files if file.name.lower().endswith(SUFFIXES)]
+    if strays:
         raise ValueError(
-            f"{stray.path} is outside of the folders of the classes. Move it into one of them"
+            f"{strays[0].path} is outside of the folders of the classes. Move it into one of them"
         )
     if not classes:
         raise ValueError(f"{folder} contains no folder. Add a folder of images for each class")
