@@ -18,7 +18,6 @@ from sweeps.hydra.typed_names import SECTIONS, text_settings
 from sweeps.hydra.units import UNITS, advise_number, unit_of
 
 _SCHEME = "file://"
-_SUFFIXES = (".yaml", ".yml")
 _IN_FILE = re.compile(r"In '([^']+)': ")
 _PACKAGE = re.compile(r"\A\s*#\s*@package\s+(\S+)")
 _ADVICE = {
@@ -132,8 +131,7 @@ def _folders(loader: ConfigLoader) -> list[Path]:
 
 
 def _file_of(name: str, folders: Sequence[Path]) -> Path | None:
-    stem = name.removesuffix(".yaml")
-    files = [folder / f"{stem}{suffix}" for folder in folders for suffix in _SUFFIXES]
+    files = [folder / f"{name.removesuffix('.yaml')}.yaml" for folder in folders]
     return next((file for file in files if file.is_file()), None)
 
 
