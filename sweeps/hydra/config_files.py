@@ -64,7 +64,8 @@ def keep_written(config: DictConfig) -> None:
             if setting not in settings or isinstance(value, str) or value is None:
                 continue
             current = OmegaConf.select(config, setting, throw_on_resolution_failure=False)
-            if setting in text_settings() and str(current) == str(value):
+            # not a value that the app left untyped, because it gets that value as from Hydra
+            if setting in text_settings() and current == str(value):
                 _set_text(config, setting, text)
             elif ":" in text:
                 raise UserError(_explain_clock(file, line, setting, text, value))

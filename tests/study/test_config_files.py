@@ -53,7 +53,7 @@ def test_mistake_in_a_file_is_answered_by_its_line(tmp_path: Path, content: str,
         (f"{SWEEPER}study_name: 2024_11_26", "hydra.sweeper.study_name", "2024_11_26"),
         (f"{SWEEPER}study_name: 1e5", "hydra.sweeper.study_name", "1e5"),
         (f"{SWEEPER}study_name: on", "hydra.sweeper.study_name", "on"),
-        ("tracking:\n  experiment: 1_0", "tracking.experiment", "1_0"),
+        ("tracking:\n  experiment: 1_0", "tracking.experiment", 10),  # untyped, and of the app
         (f"{SWEEPER}n_trials: 1_0", "hydra.sweeper.n_trials", 10),
         ("n_trials: 8:30", "n_trials", 510),  # of the app
     ],
