@@ -1,11 +1,13 @@
 """Trains on several ranks and, in the chief, on one, in float64, where a fault cannot hide behind rounding; prints what
 came of it, a JSON line a case.
 
-    python -m tests.trainers.ranks_and_one RANK ADDRESSES CASES     (JSON: a list of host:port, a list of overrides)
+    python -m tests.trainers.ranks_and_one RANK RANKS FOLDER CASES     (CASES: lists of overrides, as JSON)
 """
 
+import faulthandler
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -13,7 +15,9 @@ import numpy as np
 import tensorflow as tf
 from keras import layers
 
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import World
+from sweeps.trial.ranks import exchange_addresses
 from tests.trainers.recorder import compose
 from trainers import distribution, networks
 from trainers.compiled import compile_passes
@@ -61,14 +65,18 @@ def outcome(strategy: tf.distribute.Strategy, overrides: list[str]) -> dict[str,
 
 
 def main() -> None:
-    rank, addresses, cases = int(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3])
+    rank, ranks, folder, cases = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), json.loads(sys.argv[4])
+    faulthandler.dump_traceback_later(870)  # where a rank hangs
     keras.config.set_floatx("float64")
     keras.config.set_dtype_policy("float64")
     networks._output = layers.Dense  # because the output layer is float32 in every precision
-    several = distribution.strategy([], World(rank, len(addresses), rank, 1, tuple(addresses)))
+    attempt = TrialFolder(folder).attempt(0)
+    attempt.path.mkdir(parents=True, exist_ok=True)
+    world = exchange_addresses(attempt, World(rank, ranks, rank, addresses=("127.0.0.1",) * ranks))
+    several = distribution.strategy([], world)
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})  # as trainers.trainer does
     for overrides in cases:
-        result = outcome(several, [f"ranks={len(addresses)}", *overrides])
+        result = outcome(several, [f"ranks={ranks}", *overrides])
         alone = outcome(tf.distribute.get_strategy(), overrides) if rank == 0 else None
         print(json.dumps({**result, "alone": alone}), flush=True)
 

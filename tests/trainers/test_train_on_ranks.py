@@ -2,10 +2,9 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.timeout(900)  # because ranks that wait for each other crawl on a busy machine
 OPTIMIZERS = [
     *("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamax", "adadelta", "nadam", "adamw", "ftrl"),
     *("lion", "proximal_gd", "proximal_adagrad"),
@@ -44,42 +44,32 @@ OTHER = {
 REST = {"a rest of 1 example": ["batch_size=48", "dataset.validation_split=0.16733", *SMALL]}
 
 
-def addresses(count: int) -> list[str]:
-    sockets = [socket.socket() for _ in range(count)]
-    for listener in sockets:
-        listener.bind(("127.0.0.1", 0))
-    hosts = [f"127.0.0.1:{listener.getsockname()[1]}" for listener in sockets]
-    for listener in sockets:
-        listener.close()
-    return hosts
-
-
-def on_ranks(count: int, cases: list[list[str]]) -> list[list[dict[str, Any]]]:
+def on_ranks(count: int, cases: list[list[str]], folder: Path) -> list[list[dict[str, Any]]]:
     """Return the results of each rank, case by case."""
-    where = json.dumps(addresses(count))
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.trainers.ranks_and_one", str(rank), where, json.dumps(cases)],
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(count)
-    ]
-    results = []
+    command = [sys.executable, "-m", "tests.trainers.ranks_and_one"]
+    ranks = []
+    for rank in range(count):
+        words = [str(rank), str(count), str(folder), json.dumps(cases)]
+        # Files, because a rank with a full pipe blocks all ranks.
+        out, err = (folder / f"{rank}.out").open("w"), (folder / f"{rank}.err").open("w")
+        ranks.append(subprocess.Popen([*command, *words], cwd=ROOT, env=environment, stdout=out, stderr=err))
+    deadline = time.monotonic() + 880
     try:
-        with ThreadPoolExecutor(count) as pool:  # because a rank with a full pipe blocks all ranks
-            outputs = list(pool.map(lambda rank: rank.communicate(timeout=300), ranks))
-        for rank, (out, err) in zip(ranks, outputs, strict=True):
-            assert rank.returncode == 0, err[-3000:]
-            results.append([json.loads(line) for line in out.splitlines() if line.startswith("{")])
+        # Until one fails, because the others wait for it without end.
+        while any(rank.poll() is None for rank in ranks) and not any(rank.returncode for rank in ranks):
+            assert time.monotonic() < deadline, _last_lines(folder)
+            time.sleep(0.1)
     finally:
         for rank in ranks:
             rank.kill()
-    return results
+    assert [rank.wait() for rank in ranks] == [0] * count, _last_lines(folder)
+    lines = [(folder / f"{rank}.out").read_text().splitlines() for rank in range(count)]
+    return [[json.loads(line) for line in of_rank if line.startswith("{")] for of_rank in lines]
+
+
+def _last_lines(folder: Path) -> str:
+    return "\n".join(f"{file.name}: {file.read_text()[-3000:]}" for file in sorted(folder.glob("*.err")))
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +77,8 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[st
     """Return the results of two ranks, by case."""
     cache = str(tmp_path_factory.mktemp("cache"))
     cases = {name: [word.replace("CACHE", cache) for word in case] for name, case in (EQUAL | OTHER | REST).items()}
-    return dict(zip(cases, zip(*on_ranks(2, list(cases.values())), strict=True), strict=True))
+    results = on_ranks(2, list(cases.values()), tmp_path_factory.mktemp("ranks"))
+    return dict(zip(cases, zip(*results, strict=True), strict=True))
 
 
 def apart(rank: dict[str, Any], alone: dict[str, Any]) -> tuple[float, float]:
