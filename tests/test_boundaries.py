@@ -228,7 +228,7 @@ def test_trainers_import_only_sweeps_trial() -> None:
 PRINT_LOADED = """
 import runpy, sys, atexit
 program, sys.argv = sys.argv[1], sys.argv[1:]
-slow = {"tensorflow", "keras", "sweeps", "optuna", "plotly", "matplotlib", "mlflow", "pandas"}
+slow = {"tensorflow", "keras", "sweeps", "optuna", "plotly", "matplotlib", "mlflow", "pandas", "sweeps.launchers.slurm"}
 atexit.register(lambda: print("LOADED", sorted(slow & set(sys.modules))))
 run = runpy.run_path if program.endswith(".py") else runpy.run_module
 run(program, run_name="__main__")
@@ -265,6 +265,10 @@ def drivers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, s
         "grid": slow_imports(folder, SWEEP, *own, *grid),
         "search": slow_imports(folder, SWEEP, *own, *search),
     }
+
+
+def test_a_local_study_imports_no_launcher_of_slurm(drivers: tuple[Path, dict[str, set[str]]]) -> None:
+    assert "sweeps.launchers.slurm" not in drivers[1]["grid"] | drivers[1]["search"]
 
 
 def test_only_a_search_imports_optuna(drivers: tuple[Path, dict[str, set[str]]]) -> None:

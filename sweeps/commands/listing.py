@@ -23,6 +23,7 @@ from sweeps.commands import (
     store_of,
 )
 from sweeps.commands.disk_errors import explain
+from sweeps.launchers.contract import DRIVER_LOG
 from sweeps.launchers.slurm.queue import SlurmError
 from sweeps.launchers.slurm.trials import driver_chain
 from sweeps.record.definition import Definition
@@ -109,7 +110,7 @@ def _say_what_is_left(study: StudySnapshot, definition: Definition) -> None:
     from sweeps.study.run.closing import retry_lines
 
     if study.over() < (study.total or 0):
-        if (log := study.folder / driver_chain.LOG).exists():
+        if (log := study.folder / DRIVER_LOG).exists():
             console.print(f"the log of its last driver: {relative_path(log)}", soft_wrap=True)
         console.print(
             f"not finished. Resume: {resume_line(definition, study.folder)}", soft_wrap=True
@@ -121,7 +122,7 @@ def _say_what_is_left(study: StudySnapshot, definition: Definition) -> None:
 def _describe_drivers(folder: Path) -> tuple[str, str]:
     """Return the driver of the study and, if there is none, the SLURM job in which the next driver
     starts."""
-    log = f"; its log: {relative_path(folder / driver_chain.LOG)}"
+    log = f"; its log: {relative_path(folder / DRIVER_LOG)}"
     if process := holder(folder / "driver.lock"):
         job_id = driver_chain.job_of(folder, process)
         return f"{process}, SLURM job {job_id}{log}" if job_id else str(process), ""

@@ -3,6 +3,7 @@ the same methods."""
 
 import time
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Protocol
 
 from omegaconf import DictConfig
@@ -13,6 +14,10 @@ from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Outcome, Request
 from sweeps.trial.run.sent_job import Job
 
+DRIVER_LOG = "driver.log"
+"""In a study's folder: what all drivers print that run as jobs of a launcher."""
+DRIVER_JOBS = Path("driver/jobs")
+"""In a study's folder: the jobs in which drivers run; missing if none was submitted."""
 _PATIENCE_S = 30.0
 
 

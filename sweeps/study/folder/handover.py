@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sweeps.base.errors import UserError
-from sweeps.launchers.contract import TrialLauncher, await_end
-from sweeps.launchers.slurm.queue import SlurmError, jobs_of_attempts
-from sweeps.launchers.slurm.trials import driver_chain
+from sweeps.launchers.contract import DRIVER_JOBS, TrialLauncher, await_end
 from sweeps.record import driver_status
 from sweeps.record.study import StudySnapshot
 from sweeps.record.study_file import sweeps_line
@@ -33,6 +31,11 @@ def refuse_running_elsewhere(study: StudySnapshot, launcher: TrialLauncher) -> N
 
 def refuse_driver_job(folder: Path) -> None:
     """Raise UserError if a SLURM job is going to drive the study, or drives it."""
+    if not (folder / DRIVER_JOBS).exists():
+        return
+    from sweeps.launchers.slurm.queue import SlurmError
+    from sweeps.launchers.slurm.trials import driver_chain
+
     try:
         drivers = driver_chain.living(folder)
     except SlurmError:  # because the claim still excludes a second driver
@@ -45,6 +48,8 @@ def refuse_driver_job(folder: Path) -> None:
 
 
 def _refuse_living_jobs(study: StudySnapshot, attempts: Mapping[int, AttemptFolder]) -> None:
+    from sweeps.launchers.slurm.queue import SlurmError, jobs_of_attempts
+
     try:
         jobs = jobs_of_attempts(
             study.folder, {number: attempt.path for number, attempt in attempts.items()}

@@ -12,7 +12,7 @@ from sweeps.base.errors import ExitCode, UserError
 from sweeps.base.files import write_whole
 from sweeps.base.wording import counted, one_line
 from sweeps.hydra.settings import SweeperConf
-from sweeps.launchers.slurm.trials.driver_chain import LOG
+from sweeps.launchers.contract import DRIVER_LOG
 from sweeps.record.study import StudySnapshot, TrialRecord, by_failure_signature, result_of
 from sweeps.record.study_file import DONE, sweeps_line
 from sweeps.record.trial_config import read_launcher, read_memory_axes, read_values
@@ -181,7 +181,7 @@ def describe_driver_job(study: Path, job_id: str) -> str:
     """Return how to follow and end a study whose driver is a SLURM job."""
     return (
         f"study {study.name}: its driver is SLURM job {job_id}, and needs this terminal no more\n"
-        f"Follow it: {shlex.join(['tail', '-F', relative_path(study / LOG)])}\n"
+        f"Follow it: {shlex.join(['tail', '-F', relative_path(study / DRIVER_LOG)])}\n"
         f"Watch the study: {sweeps_line('status', study)}, or stop it: {sweeps_line('stop', study)}"
     )
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.base.files import CorruptFile, Holder, read_json, write_whole
+from sweeps.launchers.contract import DRIVER_JOBS
 from sweeps.launchers.slurm.follow.listing import ENDED, JobInfo
 from sweeps.launchers.slurm.queue import (
     SlurmError,
@@ -32,7 +33,6 @@ from sweeps.launchers.slurm.queue import (
     write_job_id,
 )
 
-LOG = "driver.log"
 _PROGRESS_S = 600.0  # life of a driver that counts as progress, because its trials may be long
 _ACCOUNTED_S = 15.0
 
@@ -122,7 +122,7 @@ def was_cancelled(job_id: str) -> bool:
 
 
 def jobs_folder(study: Path) -> Path:
-    return study / "driver" / "jobs"
+    return study / DRIVER_JOBS
 
 
 def folders(study: Path) -> list[Path]:

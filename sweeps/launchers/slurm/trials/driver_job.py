@@ -22,6 +22,7 @@ from sweeps.base.files import holder, write_whole
 from sweeps.hydra.parts import sweep_dir_word
 from sweeps.hydra.settings import SlurmLauncherConf
 from sweeps.hydra.shell_words import flags_first
+from sweeps.launchers.contract import DRIVER_LOG
 from sweeps.launchers.slurm.queue import SlurmError, cancel, name_of, read_job_id, rows, squeue
 from sweeps.launchers.slurm.script.limits import minutes_in
 from sweeps.launchers.slurm.script.request import parameters
@@ -35,7 +36,6 @@ from sweeps.launchers.slurm.script.submit import (
 )
 from sweeps.launchers.slurm.shell import OF_JOBS, habits, is_in_job
 from sweeps.launchers.slurm.trials.driver_chain import (
-    LOG,
     begin,
     folders,
     follows_of,
@@ -262,7 +262,7 @@ def run_driver(folder: Path, launch: Launch) -> None:
     study = folder.parents[2]
     follows = follows_of(folder)
     job_id = os.environ["SLURM_JOB_ID"]
-    log = os.open(study / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    log = os.open(study / DRIVER_LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     # because srun's output is a terminal, and its last lines may be late
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -330,7 +330,7 @@ def _send(study: Path, follows: str | None, launch: Launch) -> str:
 def _parameters(
     folder: Path, settings: SlurmLauncherConf, follows: str | None
 ) -> dict[str, object]:
-    log = str(folder.parents[2] / LOG)
+    log = str(folder.parents[2] / DRIVER_LOG)
     options = parameters(folder, settings)
     warning_s = min(_WARNING_S, settings.timeout_min * 60 // 4)
     own = options["additional_parameters"]
