@@ -7,13 +7,12 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import count
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any
 
-import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
@@ -40,6 +39,7 @@ from sweeps.hydra.settings import SINGLE_RUN_SETTINGS, LocalLauncherConf, Sweepe
 from sweeps.hydra.shell_words import explain_flag, explain_order
 from sweeps.launchers.local.machine import Machine
 from sweeps.record.study import StudySnapshot, TrialRecord, read_state
+from sweeps.record.trial_config import read_overrides
 from sweeps.study.plan.compose import check, describe_unread, processes, refuse_conflicts
 from sweeps.study.run import notify
 from sweeps.trial import MissingObjective, Trial, current_trial, objective_of
@@ -120,26 +120,10 @@ def run(cfg: DictConfig, task: Task) -> Any:
     if hydra.mode is RunMode.MULTIRUN:
         return task(cfg, current_trial())
     try:
-        refuse_typed(*(OmegaConf.to_container(config, resolve=False) for config in (cfg, hydra)))
-        notify.refuse_address(whole)
-        check(cfg, starts=True)
-        refuse_conflicts(hydra)
-        _refuse_sweep(typed_words(hydra, "hydra"))
-        # because only it is for this machine
-        if OmegaConf.get_type(hydra.launcher) is LocalLauncherConf:
-            Machine.here().request(whole)
-        if any(word.startswith("+") for word in typed_words(hydra, "task")):
-            for note in describe_unread(cfg, hydra):
-                print(note)
-        if processes(cfg) > 1:
-            raise UserError("a trial of several processes needs a launcher.\nAdd -m to the command")
+        _check_alone(cfg, whole)
         return _run_alone(cfg, task, hydra)
     except UserError as error:
-        if hydra.output_subdir:  # because Hydra wrote the refused values, such as a password
-            for name in ("config", "hydra", "overrides"):
-                Path(hydra.runtime.output_dir, hydra.output_subdir, f"{name}.yaml").unlink(
-                    missing_ok=True
-                )
+        _remove_written(hydra)
         show_traceback(error)
         print(error, file=sys.stderr)
         raise SystemExit(ExitCode.REFUSED) from None
@@ -148,14 +132,43 @@ def run(cfg: DictConfig, task: Task) -> Any:
         raise SystemExit(ExitCode.FAILED) from None
 
 
+def _check_alone(cfg: DictConfig, whole: DictConfig) -> None:
+    """Raise UserError if the task cannot be a single run here."""
+    hydra = whole.hydra
+    for config in (cfg, hydra):
+        refuse_typed(OmegaConf.to_container(config, resolve=False))
+    notify.refuse_address(whole)
+    check(cfg, starts=True)
+    refuse_conflicts(hydra)
+    _refuse_sweep(typed_words(hydra, "hydra"))
+
+    # because only it is for this machine
+    if OmegaConf.get_type(hydra.launcher) is LocalLauncherConf:
+        Machine.here().request(whole)
+    if any(word.startswith("+") for word in typed_words(hydra, "task")):
+        for note in describe_unread(cfg, hydra):
+            print(note)
+    if processes(cfg) > 1:
+        raise UserError("a trial of several processes needs a launcher.\nAdd -m to the command")
+
+
+def _remove_written(hydra: Any) -> None:
+    """Remove the files in which Hydra wrote the refused values, such as a password."""
+    if hydra.output_subdir:
+        folder = Path(hydra.runtime.output_dir, hydra.output_subdir)
+        for name in ("config", "hydra", "overrides"):
+            (folder / f"{name}.yaml").unlink(missing_ok=True)
+
+
 def _refuse_sweep(typed: Sequence[str]) -> None:
     """Raise UserError for a setting that only a sweep uses, unless hydra.mode=RUN was typed."""
-    # sys.argv, because Hydra adds it to `typed`
-    for word in typed if "hydra.mode=RUN" not in sys.argv else ():
-        setting = word.removeprefix("hydra.sweeper.").partition("=")[0]
-        if word.startswith(("hydra/sweeper", "hydra/launcher=slurm")) or (
-            setting != word.partition("=")[0] and setting not in SINGLE_RUN_SETTINGS
-        ):
+    if "hydra.mode=RUN" in sys.argv:  # sys.argv, because Hydra adds it to `typed`
+        return
+    for word in typed:
+        key = word.partition("=")[0]
+        setting = key.removeprefix("hydra.sweeper.")
+        is_of_sweeper = setting != key and setting not in SINGLE_RUN_SETTINGS
+        if is_of_sweeper or word.startswith(("hydra/sweeper", "hydra/launcher=slurm")):
             line = shlex.join(["python", sys.argv[0], "-m", *sys.argv[1:]])
             raise UserError(
                 f"{word} is for a sweep, but this is a single run: -m is missing.\nType: {line}"
@@ -166,21 +179,22 @@ def _run_alone(cfg: DictConfig, task: Task, hydra: Any) -> Any:
     """Run the task as a single run, and return its result. MLflow shows the single runs of a day as
     one study."""
     folder = Path(hydra.runtime.output_dir)
+    settings = SweeperConf()
     # not BasicSweeper of an app without our defaults
-    is_ours = OmegaConf.get_type(hydra.sweeper) is SweeperConf
-    settings = read(hydra.sweeper, SweeperConf) if is_ours else SweeperConf()
+    if OmegaConf.get_type(hydra.sweeper) is SweeperConf:
+        settings = read(hydra.sweeper, SweeperConf)
     trials = _single_runs(folder)
-    index = next(i for i, trial in enumerate(trials) if trial.folder == folder)
+    index = [trial.folder for trial in trials].index(folder)
     day = folder.parent
     study = StudySnapshot(
         f"single runs {day.name}", day, settings.objectives, settings.directions, trials
     )
     attempt = TrialFolder(folder).new_attempt()
     attempt.begin(now())
-    overrides = typed_words(hydra, "task")
-    tracked = (
-        _tracked(settings, study, trials[index], overrides) if settings.tracking else nullcontext()
-    )
+    tracked: AbstractContextManager[None] = nullcontext()
+    if settings.tracking:
+        tracked = _tracked(settings, study, trials[index], typed_words(hydra, "task"))
+
     with tracked, sampling(TrialFolder(folder)), facts.recording(attempt):
         try:
             returned = task(cfg, current_trial())
@@ -198,29 +212,31 @@ def _run_alone(cfg: DictConfig, task: Task, hydra: Any) -> Any:
 
 def _single_runs(folder: Path) -> list[TrialRecord]:
     """Return the run in `folder` and, in order, its ended neighbours in Hydra's folder of a day."""
+    written = [file.parents[1] for file in folder.parent.glob("*/.hydra/overrides.yaml")]
+    folders = sorted({folder, *written})
+    numbers = _read_numbers(folders)
+    new = count(1 + max(numbers.values(), default=-1))
     trials = []
-    numbers = {}
-    folders = sorted(
-        {folder, *(file.parents[1] for file in folder.parent.glob("*/.hydra/overrides.yaml"))}
-    )
     for path in folders:
-        with suppress(OSError, CorruptFile):
-            # so that deleting a run renumbers no other
-            numbers[path] = TrialFolder(path).read_tracking().get("trial")
-    new = count(
-        1 + max((number for number in numbers.values() if isinstance(number, int)), default=-1)
-    )
-    for path in folders:
-        number = earlier if isinstance(earlier := numbers.get(path), int) else next(new)
-        try:
-            words = yaml.safe_load((path / ".hydra/overrides.yaml").read_text()) or []
-        except (OSError, yaml.YAMLError, UnicodeDecodeError):
-            words = []  # because the file is damaged, or hydra.output_subdir is null
-        pairs = (str(word).partition("=") for word in words)
+        number = numbers[path] if path in numbers else next(new)
+        pairs = [word.partition("=") for word in read_overrides(path)]
         params: Point = {name: value for name, sign, value in pairs if sign}
         trial = read_state(TrialRecord(number, params, State.RUNNING, path))
-        trials += [trial] if path == folder or trial.state is not State.RUNNING else []
+        if path == folder or trial.state is not State.RUNNING:
+            trials.append(trial)
     return trials
+
+
+def _read_numbers(folders: Sequence[Path]) -> dict[Path, int]:
+    """Return the numbers that earlier runs gave these runs, so that deleting a run renumbers no
+    other."""
+    numbers = {}
+    for folder in folders:
+        with suppress(OSError, CorruptFile):
+            number = TrialFolder(folder).read_tracking().get("trial")
+            if isinstance(number, int):
+                numbers[folder] = number
+    return numbers
 
 
 @contextmanager

@@ -83,37 +83,42 @@ def pack(
     """
     source, saved = code.read_newest(study.folder)
     top = _find_top(definition, saved)
-    app = {path: source / path for path in saved.files}
-    others_of_app, problems = _files_beside(study, definition, top, top / saved.app)
+    contents: dict[str, Path | str] = {}
+    for path in saved.files:
+        contents[f"{_APP}/{path}"] = source / path
+
+    files, problems = _files_beside(study, definition, top, top / saved.app)
     began = (source.parent / code.RECORD).stat().st_mtime
-    for file in others_of_app:
-        path = file.relative_to(top).as_posix()
-        if path not in app:
-            app[path] = file
-            problems += (
-                [f"{file} was changed after the study began"]
-                if file.stat().st_mtime > began
-                else []
-            )
-    contents: dict[str, Path | str] = {f"{_APP}/{path}": file for path, file in app.items()}
-    record = _record_of(study)
-    contents |= {path_in_study(study.name, path): file for path, file in record.items()}
-    contents |= {"packages.txt": source.parent / code.PACKAGES}
+    for file in files:
+        place = f"{_APP}/{file.relative_to(top).as_posix()}"
+        if place not in contents:
+            contents[place] = file
+            if file.stat().st_mtime > began:
+                problems.append(f"{file} was changed after the study began")
+
+    for path, file in _record_of(study).items():
+        contents[path_in_study(study.name, path)] = file
+    contents["packages.txt"] = source.parent / code.PACKAGES
     problems += _leave_out(contents, [study.folder, top])
     contents |= others
     contents[_FILE] = json.dumps(asdict(_describe(definition, saved, top)), indent=1)
+    _write(output, study.name, contents)
+    return problems
+
+
+def _write(output: Path, top: str, contents: Mapping[str, Path | str]) -> None:
+    """Write the zip file of these contents, below the folder `top`, whole or not at all."""
     aside = output.with_name(f".{output.name}.{os.getpid()}")
     try:
         with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as bundle:
             for path, content in sorted(contents.items()):
                 if isinstance(content, str):
-                    bundle.writestr(f"{study.name}/{path}", content)
+                    bundle.writestr(f"{top}/{path}", content)
                 else:
-                    bundle.write(content, f"{study.name}/{path}")
+                    bundle.write(content, f"{top}/{path}")
         aside.replace(output)
     finally:
         aside.unlink(missing_ok=True)
-    return problems
 
 
 def path_in_study(name: str, path: str) -> str:
@@ -144,38 +149,38 @@ def _files_beside(
 ) -> tuple[list[Path], list[str]]:
     """Return the app's configuration, files that git tracks or that the command names, and what is
     left out."""
-    tracked = code.tracked_files(top, app)
-    problems = (
-        []
-        if tracked
-        else ["other files than modules and YAML are left out, because git tracks none"]
-    )
-    typed = [
-        Path(definition.working_folder, word.rpartition("=")[2]).resolve()
-        for word in definition.command[2:]
-    ]
-    files = [
-        *tracked,
-        *(file for file in typed if file.is_file() and file.is_relative_to(top) and file != app),
-    ]
-    for folder in sorted(
-        {folder for trial in study.rows[:1] for folder in config_folders(trial.folder)}
-    ):
+    problems = []
+    files = code.tracked_files(top, app)
+    if not files:
+        problems.append("other files than modules and YAML are left out, because git tracks none")
+    files = [*files, *_typed_files(definition, top, app)]
+
+    folders = config_folders(study.rows[0].folder) if study.rows else []
+    for folder in sorted(set(folders)):
         if folder.is_relative_to(top):
             files += configuration(folder, top, study.folder.parent)
         else:
             problems.append(
                 f"{folder} is not in the bundle, because the folder is outside of {top}"
             )
+
     large = [file for file in files if file.stat().st_size > _MOST_BYTES]
-    problems += [
-        f"{file} is not in the bundle, because the file exceeds {_MOST_BYTES / 1e6:g} MB"
-        for file in large
-    ]
+    for file in large:
+        problems.append(
+            f"{file} is not in the bundle, because the file exceeds {_MOST_BYTES / 1e6:g} MB"
+        )
     if earlier := definition.search.get("learn_from"):
         lacking = f"the studies of hydra.sweeper.learn_from are not in the bundle: {earlier}."
         problems.append(f"{lacking} To reproduce without them, add 'hydra.sweeper.learn_from=[]'")
     return [file for file in files if file not in large], problems
+
+
+def _typed_files(definition: Definition, top: Path, app: Path) -> list[Path]:
+    """Return the files below `top`, but the app, that the study's command names."""
+    values = [word.rpartition("=")[2] for word in definition.command[2:]]
+    files = [Path(definition.working_folder, value).resolve() for value in values]
+    inside = [file for file in files if file.is_relative_to(top) and file != app]
+    return [file for file in inside if file.is_file()]
 
 
 def configuration(folder: Path, top: Path, studies: Path) -> Iterator[Path]:
@@ -184,15 +189,10 @@ def configuration(folder: Path, top: Path, studies: Path) -> Iterator[Path]:
     listed = code.listed_files(top)
     for file in sorted(folder.rglob("*.y*ml")):
         parts = file.relative_to(folder).parts
-        is_own = not any(part.startswith(".") for part in parts) and not file.is_relative_to(
-            studies
-        )
-        if (
-            is_own
-            and file.resolve().is_relative_to(top)
-            and file.is_file()
-            and (listed is None or file in listed)
-        ):
+        if file.is_relative_to(studies) or any(part.startswith(".") for part in parts):
+            continue
+        is_listed = listed is None or file in listed
+        if is_listed and file.is_file() and file.resolve().is_relative_to(top):
             yield file
 
 
@@ -204,7 +204,7 @@ def _record_of(study: StudySnapshot) -> dict[str, Path]:
     for folder, names in patterns:
         for name in names:
             files += folder.glob(name)
-    portable = (file for file in files if file.is_file() and file.name not in _OF_THIS_MACHINE)
+    portable = [file for file in files if file.is_file() and file.name not in _OF_THIS_MACHINE]
     return {file.relative_to(study.folder).as_posix(): file for file in portable}
 
 
@@ -263,15 +263,7 @@ def unpack(file: Path, folder: Path | None) -> tuple[Bundle, Path]:
                 raise UserError(
                     f"{folder}: the folder holds something else.\nChoose another folder: {other}"
                 )
-            with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as aside:
-                for name in names:
-                    target = Path(aside) / "unpacked" / PurePosixPath(name).relative_to(bundle.name)
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    with packed.open(name) as content, target.open("wb") as unpacked:
-                        shutil.copyfileobj(content, unpacked)
-                # or it would be code of the app around it
-                (Path(aside) / "unpacked" / ".gitignore").write_text("*\n")
-                (Path(aside) / "unpacked").replace(folder)
+            _extract(packed, names, bundle.name, folder)
             return bundle, folder
     except (zipfile.BadZipFile, zlib.error, RuntimeError, *MALFORMED) as error:
         # RuntimeError if it is encrypted
@@ -279,6 +271,19 @@ def unpack(file: Path, folder: Path | None) -> tuple[Bundle, Path]:
         raise UserError(
             f"{file}: not a bundle ({error}).\nMake one from a study: {example}"
         ) from error
+
+
+def _extract(packed: zipfile.ZipFile, names: Sequence[str], top: str, folder: Path) -> None:
+    """Write the files below `top` into a new or empty folder, all or none."""
+    with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as aside:
+        unpacked = Path(aside) / "unpacked"
+        for name in names:
+            target = unpacked / PurePosixPath(name).relative_to(top)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with packed.open(name) as content, target.open("wb") as file:
+                shutil.copyfileobj(content, file)
+        (unpacked / ".gitignore").write_text("*\n")  # or it would be code of the app around it
+        unpacked.replace(folder)
 
 
 def _read_bundle(packed: zipfile.ZipFile, names: Sequence[str]) -> Bundle:
@@ -294,12 +299,10 @@ def _read_bundle(packed: zipfile.ZipFile, names: Sequence[str]) -> Bundle:
     texts = [bundle.name, bundle.folder, *bundle.command]
     if not all(isinstance(text, str) and "\0" not in text for text in texts) or not bundle.command:
         raise ValueError("its command cannot be typed")
+    if PurePosixPath(bundle.folder).is_absolute():
+        raise ValueError(f"it has the path {bundle.folder}")
     for path in map(PurePosixPath, [*names, f"{bundle.name}/{bundle.folder}"]):
-        if (
-            path.parts[0] != bundle.name
-            or ".." in path.parts
-            or PurePosixPath(bundle.folder).is_absolute()
-        ):
+        if path.parts[0] != bundle.name or ".." in path.parts:
             raise ValueError(f"it has the path {path}")
     return bundle
 

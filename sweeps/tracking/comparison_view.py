@@ -10,7 +10,7 @@ import hashlib
 import json
 import time
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
@@ -49,6 +49,13 @@ _BY_STEP: dict[str, Any] = {
     },
 }
 _BY_TIME = {**_BY_STEP, "xAxisKey": "time-relative", "useGlobalXaxisKey": False}
+_DIFFERENCES: dict[str, Any] = {
+    "chartName": "Trials",
+    "compareGroups": ["Model metrics", "Parameters", "Tags"],
+    "showChangeFromBaseline": False,
+    "showDifferencesOnly": True,
+    "baselineColumnUuid": "",
+}
 Names = Sequence[str]
 TRIALS = "tags.role = 'trial'"
 """The filter of trials' runs."""
@@ -161,47 +168,37 @@ def _charts(
     params: Names, shared: Names, numbers: Names, best: Names, metrics: Names, gpus: Names
 ) -> list[Any]:
     """Return all charts; each of `metrics` and `gpus` has a curve of its own."""
-    title = f"{', '.join(shared) or 'trials'} → {', '.join(best)}"
-    differences: dict[str, Any] = {
-        "chartName": "Trials",
-        "compareGroups": ["Model metrics", "Parameters", "Tags"],
-    }
-    differences |= {
-        "showChangeFromBaseline": False,
-        "showDifferencesOnly": True,
-        "baselineColumnUuid": "",
-    }
-    charts = [
-        _chart(
-            "PARALLEL",
-            "Sweep",
-            title,
-            selectedParams=shared,
-            selectedMetrics=best,
-            showAllRuns=True,
-        )
-    ]
+    charts = [_parallel(shared, best)]
     if len(numbers) > 1:
-        x = _axis(numbers[0], "PARAM")
-        y = _axis(numbers[1], "PARAM")
-        title = f"{numbers[0]}, {numbers[1]} → {best[0]}"
-        charts.append(
-            _chart("CONTOUR", "Parameters", title, xaxis=x, yaxis=y, zaxis=_axis(best[0], "METRIC"))
-        )
-    for name in params[:3]:
-        x = _axis(name, "PARAM")
-        y = _axis(best[0], "METRIC")
-        charts.append(_chart("SCATTER", "Parameters", f"{name} → {best[0]}", xaxis=x, yaxis=y))
-    for name in metrics:
-        charts.append(
-            _chart("LINE", "Curves", name, metricKey=name, selectedMetricKeys=[name], **_BY_STEP)
-        )
-    for name in gpus:
-        charts.append(
-            _chart("LINE", "GPUs", name, metricKey=name, selectedMetricKeys=[name], **_BY_TIME)
-        )
-    charts.append(_chart("DIFFERENCE", "Trials", "Trials", **differences))
+        charts.append(_contour(numbers[0], numbers[1], best[0]))
+    charts += [_scatter(name, best[0]) for name in params[:3]]
+    charts += [_curve("Curves", name, _BY_STEP) for name in metrics]
+    charts += [_curve("GPUs", name, _BY_TIME) for name in gpus]
+    charts.append(_chart("DIFFERENCE", "Trials", "Trials", **_DIFFERENCES))
     return charts
+
+
+def _parallel(params: Names, metrics: Names) -> dict[str, Any]:
+    title = f"{', '.join(params) or 'trials'} → {', '.join(metrics)}"
+    columns = {"selectedParams": params, "selectedMetrics": metrics}
+    return _chart("PARALLEL", "Sweep", title, showAllRuns=True, **columns)
+
+
+def _contour(x: str, y: str, metric: str) -> dict[str, Any]:
+    axes = {"xaxis": _axis(x, "PARAM"), "yaxis": _axis(y, "PARAM")}
+    return _chart(
+        "CONTOUR", "Parameters", f"{x}, {y} → {metric}", **axes, zaxis=_axis(metric, "METRIC")
+    )
+
+
+def _scatter(param: str, metric: str) -> dict[str, Any]:
+    axes = {"xaxis": _axis(param, "PARAM"), "yaxis": _axis(metric, "METRIC")}
+    return _chart("SCATTER", "Parameters", f"{param} → {metric}", **axes)
+
+
+def _curve(section: str, metric: str, x_axis: Mapping[str, Any]) -> dict[str, Any]:
+    keys = {"metricKey": metric, "selectedMetricKeys": [metric]}
+    return _chart("LINE", section, metric, **keys, **x_axis)
 
 
 def tag_name(study: str) -> str:

@@ -71,54 +71,69 @@ def studies_path(uri: str, studies: Sequence[ComparedStudy]) -> str:
     experiments = list(dict.fromkeys(run.info.experiment_id for run in runs))
     if len(experiments) > 1:
         return comparison_view.path_of_experiments(experiments)
+    experiment = experiments[0]
     names = [run.data.tags["study"] for run in runs]
-    in_experiment = _query(
-        uri, lambda client: client.search_runs(experiments, "tags.role = 'study'")
-    )
-    others = sorted({run.data.tags.get("study", "") for run in in_experiment}.difference(names))
+    where = _where(studies, _other_studies(uri, experiment, names))
+    view = _view_of(studies, names, where)
+    _query(uri, lambda client: client.set_experiment_tag(experiment, *view.tag))
+    return comparison_view.path(experiment, view.study)
+
+
+def _other_studies(uri: str, experiment: str, names: Sequence[str]) -> list[str]:
+    """Return the names of the experiment's studies but these, sorted."""
+    runs = _query(uri, lambda client: client.search_runs([experiment], "tags.role = 'study'"))
+    all_names = {run.data.tags.get("study", "") for run in runs}
+    return sorted(all_names.difference(names))
+
+
+def _where(studies: Sequence[ComparedStudy], others: Sequence[str]) -> str:
+    """Return the filter of the trials of these studies, in an experiment with `others`."""
     trials = [trial for each in studies for trial in each.study.rows]
     is_final = len(trials) <= _MOST_RUNS and all(trial.state.is_over for trial in trials)
+
     # Because a study that begins later would be in a view that leaves out others.
-    where = _choose(studies) if is_final or len(others) > _MOST_OTHERS else _leave_out(others)
+    if is_final or len(others) > _MOST_OTHERS:
+        return _choose(studies)
+    return _leave_out(others)
+
+
+def _view_of(
+    studies: Sequence[ComparedStudy], names: Sequence[str], where: str
+) -> comparison_view.View:
     first = studies[0].study
     _, *rows = build_settings(studies)
-    settings = [name for name, *_ in rows if not name.endswith("_target_")]
+    settings = [row[0] for row in rows if not row[0].endswith("_target_")]
     params = [mlflow_name(name) for name in settings]
-    lacking = [
-        mlflow_name(name)
-        for name in settings
-        if not all(each.is_in_all_trials(name) for each in studies)
-    ]
-    numbers = [mlflow_name(name) for name in first.numbers() if mlflow_name(name) in params]
+    shared = {name for name in settings if all(each.is_in_all_trials(name) for each in studies)}
+    numbers = [mlflow_name(name) for name in first.numbers()]
+    log_names = [set(names_by_log(each.study.space).values()) for each in studies]
+    return comparison_view.View(
+        study=", ".join(names),
+        params=params,
+        objective=[mlflow_name(name) for name in first.objective],
+        maximize=first.directions[0] == "maximize",
+        curves=_metrics_of(studies),
+        numbers=[name for name in numbers if name in params],
+        lacking=[mlflow_name(name) for name in settings if name not in shared],
+        where=where,
+        logarithms=set.intersection(*log_names),
+    )
+
+
+def _metrics_of(studies: Sequence[ComparedStudy]) -> dict[str, None]:
+    """Return MLflow's names of the metrics of all trials, in the order in which they appear."""
     curves: dict[str, None] = {}
     for each in studies:
         for row in each.study.rows:
-            curves |= dict.fromkeys(mlflow_name(name) for name in row.metrics)
-    view = comparison_view.View(
-        study=", ".join(names),
-        params=params,
-        objective=[*map(mlflow_name, first.objective)],
-        maximize=first.directions[0] == "maximize",
-        curves=curves,
-        numbers=numbers,
-        lacking=lacking,
-        where=where,
-        logarithms=set.intersection(
-            *({*names_by_log(each.study.space).values()} for each in studies)
-        ),
-    )
-    _query(uri, lambda client: client.set_experiment_tag(experiments[0], *view.tag))
-    return comparison_view.path(experiments[0], view.study)
+            for name in row.metrics:
+                curves[mlflow_name(name)] = None
+    return curves
 
 
 def _leave_out(others: Sequence[str]) -> str:
     """Return the filter of the trials of all studies of an experiment but these."""
-    return " AND ".join(
-        [
-            *(f"tags.study != {comparison_view.quote(name)}" for name in others),
-            comparison_view.TRIALS,
-        ]
-    )
+    conditions = [f"tags.study != {comparison_view.quote(name)}" for name in others]
+    return " AND ".join([*conditions, comparison_view.TRIALS])
 
 
 def _choose(studies: Sequence[ComparedStudy]) -> str:
@@ -126,8 +141,9 @@ def _choose(studies: Sequence[ComparedStudy]) -> str:
     trials = [each.findings.ranked for each in studies]
     by_rank = chain.from_iterable(zip_longest(*trials))
     best = [trial for trial in by_rank if trial]
-    run_ids = [run_id for trial in best[: 2 * _MOST_RUNS] if (run_id := run_of(trial.folder))]
-    return f"attributes.run_id IN ({', '.join(map(comparison_view.quote, run_ids[:_MOST_RUNS]))})"
+    run_ids = [run_of(trial.folder) for trial in best[: 2 * _MOST_RUNS]]
+    quoted = [comparison_view.quote(run_id) for run_id in run_ids if run_id]
+    return f"attributes.run_id IN ({', '.join(quoted[:_MOST_RUNS])})"
 
 
 def path_by_name(uri: str, name: str) -> str | None:

@@ -113,9 +113,9 @@ class StudyRun:
             return self._reopen(runs[0])
         tags = {"mlflow.parentRunId": self.run_id, "trial": str(trial.number), "role": "trial"}
         tags["folder"] = str(trial.folder.absolute())
-        return self._create(
-            trial.short_name, {**tags, "overrides": " ".join(overrides)} if overrides else tags
-        )
+        if overrides:
+            tags["overrides"] = " ".join(overrides)
+        return self._create(trial.short_name, tags)
 
     def send_files(self, run_id: str, *files: Path) -> None:
         """Log files that are not empty as artifacts; of a long file its head and its tail."""
@@ -147,35 +147,31 @@ class StudyRun:
         now_ms = int(time.time() * 1000)
         self._view.derive(study)
         self._store_view(study)
+        self._send_results(findings, now_ms)
+        self.send_page()
+        self.send_files(self.run_id, study.folder / tables.CSV)
+        self._log_code(study.folder)
+
+        seconds = {row.number: row.tracking_s for row in study.rows}
+        tracking = read_tracking(study.folder)
+        TrialFolder(study.folder).write_tracking({**tracking, "seconds": seconds})
+        if not has_running:
+            self.client.set_terminated(self.run_id, _status_of(study), now_ms)
+
+    def _send_results(self, findings: Findings, now_ms: int) -> None:
         note = report.markdown(findings, self._log_picture(findings))
         figures, tags = _results(findings)
         tags["mlflow.note.content"] = note
         # Prefixed, because the list of runs, sorted by a metric of the trials, must not contain the
         # study's run.
-        send(
-            self.client,
-            self.run_id,
-            [(f"study/{name}", value, now_ms, 0) for name, value in figures.items()],
-            {},
-            tags,
-        )
-        self.send_page()
-        self.send_files(self.run_id, study.folder / tables.CSV)
-        # commit, diff and packages, not the modules
-        for file in study.folder.glob("code/[0-9]*/[!.]*.*"):
-            self.client.log_artifact(
-                self.run_id, str(file), str(file.parent.relative_to(study.folder))
-            )
-        seconds = {row.number: row.tracking_s for row in study.rows}
-        TrialFolder(study.folder).write_tracking(
-            {**read_tracking(study.folder), "seconds": seconds}
-        )
-        if not has_running:
-            failed = study.bad() and not study.count(State.COMPLETED)
-            status = (
-                "KILLED" if study.over() < len(study.rows) else "FAILED" if failed else "FINISHED"
-            )
-            self.client.set_terminated(self.run_id, status, now_ms)
+        metrics = [(f"study/{name}", value, now_ms, 0) for name, value in figures.items()]
+        send(self.client, self.run_id, metrics, {}, tags)
+
+    def _log_code(self, folder: Path) -> None:
+        """Log commit, diff and packages, not the modules."""
+        for file in folder.glob("code/[0-9]*/[!.]*.*"):
+            place = file.parent.relative_to(folder)
+            self.client.log_artifact(self.run_id, str(file), str(place))
 
     def end_duplicates(self, trials: Sequence[TrialRecord]) -> list[str]:
         """End and delete unfinished runs of the trials' folders that the folders do not record, and
@@ -252,64 +248,59 @@ class StudyRun:
         else of a new run."""
         folder = TrialFolder(self.study.folder)
         name = self.study.name
-        tags = {"role": "study", "folder": str(folder.path.absolute())}
-        earlier = []
+        place = str(folder.path.absolute())
+        earlier = None
         if (folder.path / "tracking.json").exists():
-            run_id = read_tracking(folder.path).get("run_id")
-            runs = self._search(
-                f"tags.role = 'study' AND tags.study = {comparison_view.quote(name)}"
-            )
-            earlier = [
-                r
-                for r in runs
-                if r.info.run_id == run_id or r.data.tags.get("folder") == tags["folder"]
-            ]
+            earlier = self._earlier_run(place)
         else:
             folder.path.mkdir(parents=True, exist_ok=True)
             # because a driver that dies now may leave a run to search for
             folder.write_tracking({"run_id": None})
-        run_id = (
-            self._reopen(earlier[0])
-            if earlier
-            else self._create(name, {**tags, "command": command})
-        )
+
+        if earlier:
+            run_id = self._reopen(earlier)
+        else:
+            run_id = self._create(name, {"role": "study", "folder": place, "command": command})
         tracking = {
             "run_id": run_id,
             "experiment": self.experiment_id,
             "experiment_name": self.experiment,
         }
         if self._uri.startswith(("http://", "https://")) and not has_password(self._uri):
-            tracking["page"] = self._uri.rstrip("/") + comparison_view.path(
-                self.experiment_id, name
-            )
+            path = comparison_view.path(self.experiment_id, name)
+            tracking["page"] = self._uri.rstrip("/") + path
         folder.write_tracking(tracking)
         return run_id
+
+    def _earlier_run(self, place: str) -> Any:
+        """Return the run that the study's folder, at `place`, records, or that records the folder;
+        else None."""
+        run_id = read_tracking(self.study.folder).get("run_id")
+        name = comparison_view.quote(self.study.name)
+        for run in self._search(f"tags.role = 'study' AND tags.study = {name}"):
+            if run.info.run_id == run_id or run.data.tags.get("folder") == place:
+                return run
+        return None
 
     def _send_params(self) -> None:
         """Log the study's params; a value that differs from a logged param, which MLflow cannot
         change, as a tag."""
         logged = self.client.get_run(self.run_id).data.params
         params = {name: mask_value(name, value) for name, value in self._params().items()}
+        new = {name: value for name, value in params.items() if name not in logged}
         changed = {
             name: value for name, value in params.items() if logged.get(name, value) != value
         }
-        send(
-            self.client,
-            self.run_id,
-            [],
-            {name: params[name] for name in params if name not in logged},
-            changed,
-        )
+        send(self.client, self.run_id, [], new, changed)
 
     def _params(self) -> dict[str, str]:
         """Return the objectives, the values of each swept parameter, and the settings that all
         trials share."""
         goals = zip(self.study.objective, self.study.directions, strict=True)
-        params = {mlflow_name(name): value for name, value in shared_settings(self.study).items()}
-        params |= {mlflow_name(name): values for name, values in self.study.space.items()}
-        return {
-            "objective": ", ".join(f"{name} ({direction})" for name, direction in goals)
-        } | params
+        objective = ", ".join(f"{name} ({direction})" for name, direction in goals)
+        settings = {**shared_settings(self.study), **self.study.space}
+        params = {mlflow_name(name): value for name, value in settings.items()}
+        return {"objective": objective, **params}
 
     def _search(self, where: str) -> list[Any]:
         return list(self.client.search_runs([self.experiment_id], where))
@@ -319,12 +310,9 @@ class StudyRun:
         return self._register(run)
 
     def _create(self, name: str, tags: Mapping[str, str]) -> str:
-        tags = {
-            **self._source_tags,
-            **tags,
-            "study": self.study.name,
-        }  # last, because a trial's own context has a parent
-        masked = {tag: without_password(value) for tag, value in tags.items()}
+        # ours last, because a trial's own context has a parent
+        all_tags = {**self._source_tags, **tags, "study": self.study.name}
+        masked = {tag: without_password(value) for tag, value in all_tags.items()}
         with sent_once():
             run = self.client.create_run(
                 self.experiment_id, tags=masked, run_name=without_password(name)
@@ -336,27 +324,33 @@ class StudyRun:
         return str(run.info.run_id)
 
 
+def _status_of(study: StudySnapshot) -> str:
+    """Return MLflow's status for a study of which no trial runs."""
+    if study.over() < len(study.rows):
+        return "KILLED"
+    if study.bad() and not study.count(State.COMPLETED):
+        return "FAILED"
+    return "FINISHED"
+
+
 def _results(findings: Findings) -> tuple[dict[str, float], dict[str, str]]:
     """Return the whole study's results, as metrics and as tags."""
     answer = findings.answer
-    objective = findings.study.objective
+    objective = [mlflow_name(name) for name in findings.study.objective]
     tags = dict[str, str]()
-    figures = {
-        f"{kind}/{name}": value
-        for kind, cost in findings.costs.items()
-        for name, value in cost.items()
-    }
-    figures["idle_slot_seconds_at_the_end"] = findings.tail_s
+    figures = {"idle_slot_seconds_at_the_end": findings.tail_s}
+    for kind, cost in findings.costs.items():
+        for name, value in cost.items():
+            figures[f"{kind}/{name}"] = value
+
     if answer.front:
         tags["front"] = ", ".join(str(trial.number) for trial in answer.front)
         figures["hypervolume"] = findings.hypervolumes[-1][1]
     elif best := answer.best_configuration:
-        figures[f"best_mean_{mlflow_name(objective[0])}"] = fmean(best.values)
+        figures[f"best_mean_{objective[0]}"] = fmean(best.values)
         tags["best_configuration"] = best.name
     elif trial := answer.best_trial:
-        figures |= {
-            f"best_{mlflow_name(n)}": value
-            for n, value in zip(objective, trial.objective, strict=True)
-        }
+        for name, value in zip(objective, trial.objective, strict=True):
+            figures[f"best_{name}"] = value
         tags["best_trial"] = f"{trial.number}: {trial.name}"
     return figures, tags

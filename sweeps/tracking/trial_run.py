@@ -93,12 +93,19 @@ class TrialRun:
         # read before the files, because nothing is written to them after the end
         ended = self.ended
         metrics, batches = self._new_metrics()
-        self._reported += Counter(name for name, *_ in metrics)
+        for name, *_ in metrics:
+            self._reported[name] += 1
+
         swept = {mlflow_name(name): str(value) for name, value in self.trial.params.items()}
-        by_log = logarithms(self.trial.params, self._study.study.space)
-        params = {} if self.described else swept | by_log
-        outcome, tags = self._outcome() if ended else ([], {})
-        self._note_refusal(send(self._study.client, run_id, metrics + outcome, params, tags))
+        params = {}
+        if not self.described:
+            params = swept | logarithms(self.trial.params, self._study.study.space)
+        tags: dict[str, str] = {}
+        if ended:
+            outcome, tags = self._outcome()
+            metrics += outcome
+        self._note_refusal(send(self._study.client, run_id, metrics, params, tags))
+
         for reader, lines in zip(self._readers, batches, strict=True):
             reader.mark_read(lines)
         self.described = True
@@ -158,34 +165,40 @@ class TrialRun:
         The metrics are each objective as best/NAME, the returned metrics that were never reported,
         and the costs.
         """
+        end_ms = self._end_ms()
+        metrics = [(name, value, end_ms, 0) for name, value in self._end_metrics().items()]
+        return metrics, self._end_tags()
+
+    def _end_metrics(self) -> dict[str, float]:
         trial = self.trial
         objective = dict(zip(self._study.study.objective, trial.objective, strict=False))
         metrics = {f"best/{mlflow_name(name)}": value for name, value in objective.items()}
-        returned = {
-            mlflow_name(name): value
-            for name, value in trial.metrics.items()
-            if name not in objective
-        }
-        metrics |= {name: value for name, value in returned.items() if name not in self._reported}
+        for name, value in trial.metrics.items():
+            own_name = mlflow_name(name)
+            if name not in objective and own_name not in self._reported:
+                metrics[own_name] = value
         metrics |= costs.of_attempts(trial.attempts)
-        metrics |= {"gpu_use": trial.gpu_use} if trial.gpu_use is not None else {}
+        if trial.gpu_use is not None:
+            metrics["gpu_use"] = trial.gpu_use
+        return metrics
+
+    def _end_tags(self) -> dict[str, str]:
+        trial = self.trial
         tags = {"state": str(trial.state), "mlflow.note.content": self._description()}
         has_earlier = self._earlier_run_possible or len(trial.attempts) > 1
         if trial.error or has_earlier:  # because an earlier attempt may have set it
             tags["error"] = trial.error
         tags |= self._facts().process
-        tags |= {
-            f"note.{mlflow_name(name)}": notes.text_of(note)
-            for name, note in self._folder.notes().items()
-        }
-        return [(name, value, self._end_ms(), 0) for name, value in metrics.items()], tags
+        for name, note in self._folder.notes().items():
+            tags[f"note.{mlflow_name(name)}"] = notes.text_of(note)
+        return tags
 
     def _description(self) -> str:
         """Return the outcome and the end of the log, in Markdown."""
         count = len(self.trial.attempts)
         attempt_number = f" in attempt {count}" if count > 1 else ""
-        lines = [f"**{self.trial.state.replace('_', ' ')}**{attempt_number}"]
-        lines[0] += f": {self.trial.error}" if self.trial.error else ""
+        state = f"**{self.trial.state.replace('_', ' ')}**{attempt_number}"
+        lines = [f"{state}: {self.trial.error}" if self.trial.error else state]
         if result := result_of(self.trial, self._study.study):
             lines.append(result)
         attempt = self._folder.newest()
