@@ -121,24 +121,7 @@ def define(
     size: int | None,
 ) -> Definition:
     """Return the definition of a study that tries `planned` points of a space of `size` points."""
-    search = {
-        name: json.dumps(getattr(settings, name), sort_keys=True) for name in ("sampler", "pruner")
-    }
-    search |= {
-        name: str(getattr(settings, name))
-        for name in ("objective", "direction", "custom_search_space")
-    }
-    search |= {"learn_from": ",".join(settings.learn_from)} if settings.learn_from else {}
-    search |= {"points": json.dumps(space.listed)} if space.listed else {}
-    search |= {"exclude": json.dumps(settings.exclude)} if settings.exclude else {}
-    search |= (
-        {"repeats": str(settings.repeats)} if settings.repeats > 1 and not is_grid(settings) else {}
-    )
-    search |= {
-        name: str(getattr(settings, name))
-        for name in ("final_race", "final_race_seeds")
-        if settings.final_race
-    }
+    repeats = 1 if is_grid(settings) else settings.repeats
     typed = [word for word in sys.orig_argv if not word.startswith(f"{NAME}=")]
     return Definition(
         name,
@@ -148,15 +131,38 @@ def define(
         directions=list(settings.directions),
         parameters={space.name(p): _values(p) for p in space.parameters},
         n_trials=str(settings.n_trials),
-        search=search,
+        search=_search(settings, space),
         config=shared(config),
-        total=planned * (1 if is_grid(settings) else settings.repeats),
+        total=planned * repeats,
         storage=as_typed(config, "hydra.sweeper.storage"),
         tracking_uri=as_typed(config, "hydra.sweeper.tracking_uri"),
         seed_key=settings.seed_key,
         size=size,
         may_change=settings.may_change,
     )
+
+
+def _search(settings: SweeperConf, space: SearchSpace) -> dict[str, str]:
+    """Return the settings that decide what a study tries, as text by their names."""
+    search = {
+        "sampler": json.dumps(settings.sampler, sort_keys=True),
+        "pruner": json.dumps(settings.pruner, sort_keys=True),
+        "objective": str(settings.objective),
+        "direction": str(settings.direction),
+        "custom_search_space": str(settings.custom_search_space),
+    }
+    if settings.learn_from:
+        search["learn_from"] = ",".join(settings.learn_from)
+    if space.listed:
+        search["points"] = json.dumps(space.listed)
+    if settings.exclude:
+        search["exclude"] = json.dumps(settings.exclude)
+    if settings.repeats > 1 and not is_grid(settings):
+        search["repeats"] = str(settings.repeats)
+    if settings.final_race:
+        search["final_race"] = str(settings.final_race)
+        search["final_race_seeds"] = str(settings.final_race_seeds)
+    return search
 
 
 def shared(config: DictConfig) -> dict[str, str]:

@@ -53,23 +53,9 @@ class Fold:
                 trial = self.trials[event["number"]]
                 self._change(replace(trial, state=State.QUEUED, forgiven=int(event["forgiven"])))
             case "added":
-                who = str(event.get("by", ""))
-                when = parse_time(event.get("at"))
-                self.added.append(
-                    Added(
-                        str(event["name"]),
-                        check_point(event["params"]),
-                        bool(event["outside"]),
-                        who,
-                        when,
-                    )
-                )
+                self.added.append(_added(event))
             case "excluded":
-                who = str(event["by"])
-                when = parse_time(event["at"])
-                self.excluded.append(
-                    Excluded(str(event["name"]), str(event["condition"]), who, when)
-                )
+                self.excluded.append(_excluded(event))
             case "remembered":
                 number = event["number"]
                 self.trials[number] = replace(self.trials[number], memory=dict(event["memory"]))
@@ -89,16 +75,32 @@ class Fold:
         trial = self.trials[event["number"]]
         attempts = tuple(map(Outcome.from_json, event["attempts"]))
         last = attempts[-1]
-        self._change(
-            replace(
-                trial, attempts=attempts, state=last.state, metrics=last.metrics or trial.metrics
-            )
-        )
+        metrics = last.metrics or trial.metrics
+        self._change(replace(trial, attempts=attempts, state=last.state, metrics=metrics))
 
     def _change(self, trial: TrialRecord) -> None:
         self.trials[trial.number] = trial
-        (self.open_numbers.discard if trial.state.is_over else self.open_numbers.add)(trial.number)
+        if trial.state.is_over:
+            self.open_numbers.discard(trial.number)
+        else:
+            self.open_numbers.add(trial.number)
         self.changes.append(trial.number)
+
+
+def _added(event: Event) -> Added:
+    return Added(
+        str(event["name"]),
+        check_point(event["params"]),
+        bool(event["outside"]),
+        str(event.get("by", "")),
+        parse_time(event.get("at")),
+    )
+
+
+def _excluded(event: Event) -> Excluded:
+    return Excluded(
+        str(event["name"]), str(event["condition"]), str(event["by"]), parse_time(event["at"])
+    )
 
 
 def trial_as_json(trial: TrialRecord, study: Path) -> dict[str, Any]:
@@ -111,8 +113,10 @@ def trial_as_json(trial: TrialRecord, study: Path) -> dict[str, Any]:
     }
     where = os.path.relpath(trial.folder, study)
     content: dict[str, Any] = {"number": trial.number, "params": trial.params, "by": trial.by}
-    content |= {} if trial.of is None else {"of": trial.of}
-    content |= {} if where == str(trial.number) else {"folder": where}
+    if trial.of is not None:
+        content["of"] = trial.of
+    if where != str(trial.number):
+        content["folder"] = where
     return content | {name: value for name, value in optional.items() if value}
 
 
@@ -146,17 +150,17 @@ def events_of_folders(study: StudySnapshot, typed: Collection[str]) -> list[Even
     by = By.SAMPLER if study.searched else By.GRID
     count = len(study.rows)
     recorded = {str(trial.folder) for trial in study.rows}
-    events = {
-        number: event
-        for number, event in _read_folders(study.folder, by, recorded)
-        if number >= count
-    }
-    for number in [number for number, event in sorted(events.items()) if event.get("unknown")]:
-        earlier = [
-            *study.rows,
-            *(trial_of(event, study.folder) for n, event in sorted(events.items()) if n < number),
-        ]
-        events[number] = {**events[number], **_read_overrides(study, number, typed, earlier)}
+    folders = dict(_read_folders(study.folder, by, recorded))
+    new = {number: folders[number] for number in sorted(folders) if number >= count}
+    earlier = list(study.rows)
+    events: dict[int, Event] = {}
+    for number, event in new.items():
+        overrides: Event = {}
+        if event.get("unknown"):
+            overrides = _read_overrides(study, number, typed, earlier)
+        events[number] = {**event, **overrides}
+        earlier.append(trial_of(events[number], study.folder))
+
     credible = [number for number in events if number < count + len(events) + _MAX_GAP]
     numbers = range(count, max(credible, default=-1) + 1)
     return [events.get(number, _unknown(number, by)) for number in numbers]
@@ -206,19 +210,14 @@ def _read_overrides(
         return {}
     if not study.searched or study.seed_key not in point or study.seed_key in study.space:
         return {"params": point, "unknown": False}
+
     seed = {study.seed_key: point[study.seed_key]}
-    configuration = {key: value for key, value in point.items() if key not in seed}
-    replicates = [
-        trial.number
-        for trial in earlier
-        if canonical(trial.configuration) == canonical(configuration)
-    ]
     event: dict[str, Any] = {"params": point, "seed": seed, "unknown": False}
-    if replicates:
-        event |= {
-            "of": replicates[0],
-            "by": By.REPEAT if len(replicates) < study.repeats else By.RACE,
-        }
+    configuration = canonical({key: point[key] for key in point if key not in seed})
+    equal = [trial for trial in earlier if canonical(trial.configuration) == configuration]
+    if equal:
+        event["of"] = equal[0].number
+        event["by"] = By.REPEAT if len(equal) < study.repeats else By.RACE
     return event
 
 

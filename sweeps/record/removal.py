@@ -21,24 +21,31 @@ def explain_removal(old: Definition, new: Definition, key: str, line: Callable[[
     """
     has = f"study {old.name} has"
     if key == "hydra.sweeper.n_trials":
-        if new.n_trials == "None" or new.total >= old.total:
-            return ""
-        problem = (
-            f"{key}={new.n_trials}: {has} {old.total if old.n_trials == 'None' else old.n_trials}"
-        )
-        typed = f"Remove {key}" if old.n_trials == "None" else f"Type {key}={old.n_trials} or more"
-        return f"{problem}.\n{typed}. To start no further trial: {line('stop')}"
+        return _explain_fewer_trials(old, new, line)
     if key in ("hydra.sweeper.final_race", "hydra.sweeper.final_race_seeds"):
         return ""
     if key == "hydra.sweeper.points":
         return _explain_removed_point(old, new, has, line)
     if key == "hydra.sweeper.exclude":
         added = [condition for condition in new.exclude if condition not in old.exclude]
-        advice = (
-            f"Remove it here, and type: {line('exclude')} {shlex.quote(added[0])}" if added else ""
-        )
-        return advice and f"{key}: '{added[0]}' would take points from study {old.name}.\n{advice}"
+        if not added:
+            return ""
+        advice = f"Remove it here, and type: {line('exclude')} {shlex.quote(added[0])}"
+        return f"{key}: '{added[0]}' would take points from study {old.name}.\n{advice}"
     return _explain_removed_values(old, new, key, has, line)
+
+
+def _explain_fewer_trials(old: Definition, new: Definition, line: Callable[[str], str]) -> str:
+    if new.n_trials == "None" or new.total >= old.total:
+        return ""
+    key = "hydra.sweeper.n_trials"
+    before = old.n_trials
+    advice = f"Type {key}={before} or more"
+    if before == "None":
+        before = str(old.total)
+        advice = f"Remove {key}"
+    problem = f"{key}={new.n_trials}: study {old.name} has {before}"
+    return f"{problem}.\n{advice}. To start no further trial: {line('stop')}"
 
 
 def _explain_removed_point(
@@ -76,9 +83,8 @@ def _explain_removed_values(
         if not removed:
             return ""
         typed = shlex.quote(f"{before.key}={','.join([*after.texts, *removed])}")
-        advice = (
-            f"Type: {typed}{_to_exclude({before.key: next(iter(removed.values()))}, old, line)}"
-        )
+        first = next(iter(removed.values()))
+        advice = f"Type: {typed}{_to_exclude({before.key: first}, old, line)}"
         return f"{before.key}={after.typed}: {has} {', '.join(removed)} too.\n{advice}"
     if isinstance(before, Interval) and isinstance(after, Interval):
         return _explain_removed_ends(before, after, has, line)
@@ -91,13 +97,16 @@ def _explain_removed_ends(
     if (before.log, before.whole) != (after.log, after.whole):  # because Optuna can change neither
         return FIXED
     name = written(before.key.lstrip("+"))
-    removed = [f"{name} < {after.low}"] if before.low < after.low else []
-    removed += [f"{name} > {after.high}"] if after.high < before.high else []
-    advice = (
-        f"To narrow it: {line('exclude')} {shlex.quote(' or '.join(removed))}" if removed else ""
-    )
+    removed = []
+    if before.low < after.low:
+        removed.append(f"{name} < {after.low}")
+    if after.high < before.high:
+        removed.append(f"{name} > {after.high}")
+    if not removed:
+        return ""
+    advice = f"To narrow it: {line('exclude')} {shlex.quote(' or '.join(removed))}"
     problem = f"{before.key}={after.typed}: {has} {before.typed}"
-    return advice and f"{problem}.\nType an interval that contains it. {advice}"
+    return f"{problem}.\nType an interval that contains it. {advice}"
 
 
 def _to_exclude(point: Point, old: Definition, line: Callable[[str], str]) -> str:

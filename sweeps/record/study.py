@@ -205,24 +205,25 @@ class StudySnapshot:
         if self.planned is None:
             return None
         begun = [trial for trial in self.rows if trial.by_hand]
-        waiting = [
-            addition
-            for addition in self.added
-            if all(trial.added != addition.name for trial in begun)
-        ]
-        outside = sum(trial.outside for trial in begun) + sum(
-            addition.outside for addition in waiting
-        )
-        # because version 1 did not replicate the trials that a person added
-        alone = sum(self.repeats > 1 and not (trial.seed or trial.unknown) for trial in self.rows)
-        size = (
-            self.excluded[-1].size if self.excluded else self.size and max(self.size, self.planned)
-        )
-        points = self.planned + len(begun) + len(waiting) - outside
-        points = points if size is None else min(points, size)
-        replicates = (points + outside - alone) * self.repeats + alone
+        names = {trial.added for trial in begun}
+        waiting = [addition for addition in self.added if addition.name not in names]
+        outside = sum(trial.outside for trial in begun)
+        outside += sum(addition.outside for addition in waiting)
+        inside = self.planned + len(begun) + len(waiting) - outside
+        if (size := self._final_size()) is not None:
+            inside = min(inside, size)
+
+        replicates = (inside + outside) * self.repeats
         further = sum(trial.race or trial.unknown for trial in self.rows)
         return replicates - self._left_out() + further
+
+    def _final_size(self) -> int | None:
+        """Return the number of points that the search may still have; None if it is endless."""
+        if self.excluded:
+            return self.excluded[-1].size
+        if self.size and self.planned:
+            return max(self.size, self.planned)
+        return self.size
 
     def _left_out(self) -> int:
         """Return the number of replicates that never begin, because the configuration failed or was
@@ -239,9 +240,8 @@ class StudySnapshot:
     def with_tracking(self, seconds: Mapping[int, float]) -> "StudySnapshot":
         """Return the study with the seconds that each trial took to show in MLflow, by the trials'
         numbers."""
-        return replace(
-            self, rows=[replace(row, tracking_s=seconds.get(row.number, 0.0)) for row in self.rows]
-        )
+        rows = [replace(row, tracking_s=seconds.get(row.number, 0.0)) for row in self.rows]
+        return replace(self, rows=rows)
 
     def top(self, count: int | None = None) -> list[TrialRecord]:
         """Return the `count` best completed trials, or all, sorted by the first objective.

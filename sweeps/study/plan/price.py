@@ -1,7 +1,6 @@
 """The price of a study that has not started, from the measured durations of earlier trials."""
 
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 from statistics import fmean
 
@@ -22,31 +21,36 @@ def measured_price(requests: Sequence[Request], settings: SweeperConf, folder: P
     many GPUs.
     """
     own = _read(folder)
-    studies = [
-        *own,
-        *(study for name in settings.learn_from for study in _read(find_study(name, folder))),
-    ]
-    hours: dict[float, list[float]] = {}  # of completed trials, by the number of GPUs
-    trials = chain.from_iterable(study.rows for study in studies)
-    for trial in trials:
-        if trial.state is not State.COMPLETED:
-            continue
-        hours.setdefault(trial.attempts[-1].gpus, []).append(
-            sum(end.duration_s for end in trial.attempts) / 3600
-        )
+    studies = list(own)
+    for name in settings.learn_from:
+        studies += _read(find_study(name, folder))
+    hours = _hours_by_gpus(studies)
     if not requests or any(request.gpus not in hours for request in requests):
         return ""
-    left = max(0, len(requests) - sum(study.over() for study in own))
+
     uses_gpus = any(request.gpus for request in requests)
-    prices = [
-        fmean(hours[request.gpus]) * (request.gpus if uses_gpus else request.cores or request.ranks)
-        for request in requests
-    ]
     unit = "GPU-hours" if uses_gpus else "CPU core-hours"
-    count = sum(map(len, hours.values()))
-    source = f"{counted(count, 'completed trial')} of {', '.join(study.name for study in studies)}"
+    prices = []
+    for request in requests:
+        units = request.gpus if uses_gpus else request.cores or request.ranks
+        prices.append(fmean(hours[request.gpus]) * units)
+    left = max(0, len(requests) - sum(study.over() for study in own))
     price = fmean(prices) * left
+
+    count = sum(len(trials) for trials in hours.values())
+    source = f"{counted(count, 'completed trial')} of {', '.join(study.name for study in studies)}"
     return f"About {price:.3g} {unit} left, for {counted(left, 'trial')}: measured in {source}"
+
+
+def _hours_by_gpus(studies: Sequence[StudySnapshot]) -> dict[float, list[float]]:
+    """Return the hours of each completed trial, by the number of GPUs."""
+    hours: dict[float, list[float]] = {}
+    for study in studies:
+        for trial in study.rows:
+            if trial.state is State.COMPLETED:
+                seconds = sum(end.duration_s for end in trial.attempts)
+                hours.setdefault(trial.attempts[-1].gpus, []).append(seconds / 3600)
+    return hours
 
 
 def _read(folder: Path) -> list[StudySnapshot]:
