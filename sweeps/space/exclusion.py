@@ -72,11 +72,8 @@ class Exclusion:
         """Return a condition: and, or, not, a comparison, or a key. Raises ValueError for anything
         else."""
         if isinstance(node, ast.BoolOp):
-            return partial(
-                _combine,
-                [self._compile(value) for value in node.values],
-                isinstance(node.op, ast.Or),
-            )
+            parts = [self._compile(value) for value in node.values]
+            return partial(_combine, parts, isinstance(node.op, ast.Or))
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return partial(_negate, self._compile(node.operand))
         if isinstance(node, ast.Compare):
@@ -89,35 +86,40 @@ class Exclusion:
         return partial(_compare, self._read(node), operator.is_, [lambda values: True])
 
     def _compile_pair(self, left: ast.expr, sign: ast.cmpop, right: ast.expr) -> Truth:
-        is_list = isinstance(right, ast.List | ast.Tuple)
-        if not isinstance(sign, (*_ORDER, *_EQUAL)) or is_list != isinstance(
-            sign, ast.In | ast.NotIn
-        ):
-            raise ValueError(sign)
-        others = right.elts if isinstance(right, ast.List | ast.Tuple) else [right]
-        key = self._key(left)
-        is_key = [self._key(other) is not None for other in others]
-        if key is None and (not all(is_key) or not is_number(_literal(left))):
-            self.first_unknown = self.first_unknown or _name(left)
-        if isinstance(sign, tuple(_ORDER)):
-            self.ordered += [name for name in map(self._key, [left, *others]) if name is not None]
-        for other in others if not all(is_key) else ():
-            literal = _literal(other)
-            if not isinstance(sign, _EQUAL) and isinstance(literal, str):
-                self.first_unknown = self.first_unknown or literal
-            elif key is not None and isinstance(sign, _EQUAL):
-                self.equalities.append((key, literal))
-        compare = is_same if isinstance(sign, _EQUAL) else partial(_is_ordered, _ORDER[type(sign)])
+        others = _compared(sign, right)
+        self._note_keys(left, sign, others)
+        compare: Callable[[Any, Any], bool] = is_same
+        if type(sign) in _ORDER:
+            compare = partial(_is_ordered, _ORDER[type(sign)])
         truth = partial(
             _compare, self._read(left), compare, [self._read(other) for other in others]
         )
         return partial(_negate, truth) if isinstance(sign, ast.NotEq | ast.NotIn) else truth
 
+    def _note_keys(self, left: ast.expr, sign: ast.cmpop, others: Sequence[ast.expr]) -> None:
+        """Note what a comparison tells of keys: their order, equality, and the first unknown."""
+        keys = [self._key(node) for node in [left, *others]]
+        is_ordered = type(sign) in _ORDER
+        if is_ordered:
+            self.ordered += [key for key in keys if key is not None]
+
+        has_keys_only = None not in keys[1:]
+        if keys[0] is None and not (has_keys_only and is_number(_literal(left))):
+            self.first_unknown = self.first_unknown or _name(left)
+        if has_keys_only:
+            return
+        for other in others:
+            literal = _literal(other)
+            if is_ordered and isinstance(literal, str):
+                self.first_unknown = self.first_unknown or literal
+            elif keys[0] is not None and not is_ordered:
+                self.equalities.append((keys[0], literal))
+
     def _key(self, node: ast.expr) -> str | None:
         """Return the swept key that a name, or a text in quotes, is; None if it is none."""
-        literal = (
-            _literal(node) if isinstance(node, ast.Name | ast.Attribute | ast.Constant) else None
-        )
+        if not isinstance(node, ast.Name | ast.Attribute | ast.Constant):
+            return None
+        literal = _literal(node)
         return literal if isinstance(literal, str) and literal in self._keys else None
 
     def _read(self, node: ast.expr) -> Callable[[Values], Any]:
@@ -128,6 +130,16 @@ class Exclusion:
             return operator.itemgetter(key)
         literal = _literal(node)
         return lambda values: literal
+
+
+def _compared(sign: ast.cmpop, right: ast.expr) -> list[ast.expr]:
+    """Return what the left side is compared with. Raises ValueError for a sign that the grammar
+    lacks."""
+    elements = right.elts if isinstance(right, ast.List | ast.Tuple) else None
+    needs_list = isinstance(sign, ast.In | ast.NotIn)
+    if not isinstance(sign, (*_ORDER, *_EQUAL)) or needs_list != (elements is not None):
+        raise ValueError(sign)
+    return [right] if elements is None else elements
 
 
 def exact(point: Values, keys: Collection[str]) -> str:
@@ -159,29 +171,20 @@ def _name(node: ast.expr) -> str:
     """Return a dotted name, or a text in quotes. Raises ValueError for anything else."""
     if isinstance(node, ast.Attribute):
         return f"{_name(node.value)}.{node.attr}"
-    name = (
-        node.id
-        if isinstance(node, ast.Name)
-        else node.value
-        if isinstance(node, ast.Constant)
-        else None
-    )
-    if not isinstance(name, str):
-        raise ValueError(node)
-    return name
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    raise ValueError(node)
 
 
 def _literal(node: ast.expr) -> Any:
     """Return a number, a text, true, false or null. Raises ValueError for anything else."""
-    if (
-        isinstance(node, ast.UnaryOp)
-        and isinstance(node.op, ast.USub)
-        and is_number(value := _literal(node.operand))
-    ):
-        return -value
-    if isinstance(node, ast.Constant) and (
-        node.value is None or isinstance(node.value, int | float | str)
-    ):
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = _literal(node.operand)
+        if is_number(value):
+            return -value
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float | str | None):
         return node.value
     name = _name(node)
     if name.lower() in _NUMBERS:  # in any case, as in Hydra's grammar

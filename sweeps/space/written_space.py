@@ -128,31 +128,41 @@ def _distribution(setting: str, key: str, written: Mapping[str, Any]) -> str:
             raise UserError(f"{setting}: categorical needs its choices.\nWrite choices: [a, b]")
         return literals(choices)
 
-    low: Any = settings.get("low")
-    high: Any = settings.get("high")
-    if not is_number(low) or not is_number(high) or not math.isfinite(high - low):
-        raise UserError(
-            f"{setting}: {kind} needs two numbers, low and high.\nWrite low: 0.1, high: 1"
-        )
-    number: type[int] | type[float] = int if kind == "int" else float
-    for name in ("low", "high"):
-        if settings[name] != number(settings[name]):
-            raise UserError(
-                f"{setting}: {name}={settings[name]} is no whole number.\nWrite one, or type: float"
-            )
-    low = number(low)
-    high = number(high)
+    return _numbers(setting, key, kind, settings)
+
+
+def _numbers(setting: str, key: str, kind: str, settings: Mapping[str, Any]) -> str:
+    """Return the numbers of an `int` or `float` distribution in the grammar."""
+    low, high = _ends(setting, kind, settings)
     is_log = settings.get("log", False)
-    step = settings.get("step")
     if not isinstance(is_log, bool):
         raise UserError(
             f"{setting}: log={text_of(is_log)} is neither true nor false.\nWrite log: true"
         )
     if low == high:
         return text_of(low)
+    step = settings.get("step")
     if step is None or (kind == "int" and step == 1):
         return Interval(key, low, high, is_log).typed
     return _steps(setting, low, high, step, is_log)
+
+
+def _ends(setting: str, kind: str, settings: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the lowest and the highest number of a distribution, whole for `int`."""
+    ends: list[Any] = [settings.get("low"), settings.get("high")]
+    if not all(is_number(end) for end in ends) or not math.isfinite(ends[1] - ends[0]):
+        raise UserError(
+            f"{setting}: {kind} needs two numbers, low and high.\nWrite low: 0.1, high: 1"
+        )
+    if kind == "float":
+        return float(ends[0]), float(ends[1])
+
+    for name, end in zip(("low", "high"), ends, strict=True):
+        if end != int(end):
+            raise UserError(
+                f"{setting}: {name}={end} is no whole number.\nWrite one, or type: float"
+            )
+    return int(ends[0]), int(ends[1])
 
 
 def _steps(setting: str, low: float, high: float, step: Any, is_log: bool) -> str:
