@@ -29,7 +29,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Study:
-    """A snapshot of a study. Load the study again to see later changes."""
+    """A snapshot of a study: tables, the best configuration, and figures::
+
+        import sweeps
+
+        study = sweeps.load("mine")
+        table = study.trials[["state", "loss"]]
+        curve = study.curves.query("trial == 0").plot("step", "loss")
+        print(study.best.lr)  # the whole configuration of the best trial
+        study.figures["Learning curves"].write_html("curves.html")
+
+    Load the study again to see later changes.
+
+    Attributes:
+        name: The study's name.
+        folder: The study's folder.
+        snapshot: The trials as the record has them, for what is not in the tables.
+        definition: What the study was asked for: command, search space, objectives.
+    """
 
     snapshot: StudySnapshot
     definition: Definition
@@ -135,9 +152,13 @@ class Study:
         return self.config()
 
     def config(self, trial: int | None = None) -> DictConfig:
-        """Return the whole configuration of a trial, by default the best.
+        """Return the whole configuration of a trial.
 
-        Raises UserError if the trial has no result, or its configuration cannot be read.
+        Args:
+            trial: The trial's number; None for the best trial.
+
+        Raises:
+            UserError: The trial has no result, or its configuration cannot be read.
         """
         record = choose_trial(self.snapshot, trial)
         try:
@@ -163,10 +184,15 @@ class Study:
         )
 
     def model(self, trial: int | None = None) -> Any:
-        """Load the saved model of a trial, by default the best, with mlflow.pyfunc.
+        """Load the saved model of a trial with mlflow.pyfunc.
 
-        The model of a refit is preferred, first of a refit on all data. Raises UserError without a
-        saved model.
+        The model of a refit is preferred, first of a refit on all data.
+
+        Args:
+            trial: The trial's number; None for the best trial.
+
+        Raises:
+            UserError: No model was saved.
         """
         from sweeps.tracking.saved_model import load_saved_model
 

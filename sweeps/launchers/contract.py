@@ -22,7 +22,58 @@ _PATIENCE_S = 30.0
 
 
 class TrialLauncher(Protocol):
-    """Runs attempts at trials, and never blocks on an attempt."""
+    """Runs attempts at trials, and never blocks on an attempt.
+
+    The driver uses the launcher that the method `trials(study_folder)` of `hydra.launcher._target_`
+    returns. This one runs one trial at a time, each in a process of its own::
+
+        import multiprocessing
+
+        from sweeps.launchers.contract import TrialLauncher, await_end
+        from sweeps.trial.job import Outcome, Request, State
+        from sweeps.trial.run.process import run_trial
+        from sweeps.trial.run.sent_job import SentJob
+        from sweeps.trial.times import now
+
+
+        class OneAtATime(TrialLauncher):
+            name = "one_at_a_time"
+
+            def __init__(self):
+                self._running = {}
+
+            def request(self, config):
+                return Request()
+
+            def has_room(self, ahead=False):
+                return not self._running
+
+            def submit(self, job):
+                if self._running:
+                    return False
+                process = multiprocessing.Process(target=run_trial, args=[SentJob.of(job), now()])
+                process.start()
+                self._running[job.number] = process
+                return True
+
+            def adopt(self, job):
+                await_end(job.attempt_folder)
+                return False
+
+            def poll(self, timeout_s):
+                over = []
+                for number, process in list(self._running.items()):
+                    process.join(timeout_s)
+                    if not process.is_alive():
+                        del self._running[number]
+                        reason = f"its process ended with {process.exitcode} and no result"
+                        over.append((number, Outcome(State.FAILED, reason)))
+                return over
+
+            def close(self, keep=False):
+                for process in self._running.values():
+                    process.kill()
+    """
 
     # recorded with each attempt, because only this launcher knows whether the attempt is alive
     name: str

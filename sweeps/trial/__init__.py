@@ -40,7 +40,35 @@ class MissingObjective(ValueError):
 
 
 class Trial:
-    """One trial as one of its processes sees it: the second argument of f(cfg, trial)."""
+    """One trial as one of its processes sees it.
+
+    A trainer `f(cfg, trial)` gets it as its second argument, the function of any other Hydra app
+    from `sweeps.current_trial()`. This app, `train.py`, can be pruned and stopped::
+
+        import hydra
+        import sweeps
+
+
+        @hydra.main(version_base=None)
+        def main(cfg):
+            trial = sweeps.current_trial()
+            for epoch in range(1, 4):
+                loss = cfg.lr / epoch
+                trial.report({"loss": loss}, step=epoch)
+                if trial.should_stop():
+                    break
+            return {"loss": loss}
+
+
+        if __name__ == "__main__":
+            main()
+
+    Attributes:
+        world: The ranks (processes) of the trial, and which of them this one is.
+        folder: The trial's folder, Hydra's output directory.
+        checkpoint_folder: The folder of checkpoints, the same for all attempts and ranks. It may
+            not exist yet.
+    """
 
     def __init__(
         self,
@@ -65,9 +93,12 @@ class Trial:
         self._is_stopped = False
 
     def note(self, subject: str, note: Note) -> None:
-        """Add a note to the study's report and MLflow: a sentence, a list of names, or numbers.
+        """Add a note to the study's report and MLflow.
 
-        Numbers are shown beside the trial's own metrics of the same names.
+        Args:
+            subject: What the note is about, such as "test data".
+            note: A sentence, a list of names, or numbers by their names, which are shown beside
+                the trial's own metrics of the same names.
         """
         if self.world.is_chief:
             TrialFolder(self.folder).add_note(subject, note)
@@ -84,10 +115,13 @@ class Trial:
     def record_confusion(
         self, subset: str, classes: Sequence[str], matrix: Sequence[Sequence[int]]
     ) -> None:
-        """Record the saved model's counts of examples, a row for each true class, a column for each
-        predicted class.
+        """Record the confusion matrix of the saved model, which the study's page shows with
+        precision, recall and F1 of each class.
 
-        The study's page shows the matrix, and precision, recall and F1 of each class.
+        Args:
+            subset: Of which examples, such as "test".
+            classes: The names of the classes.
+            matrix: Counts of examples: a row for each true class, a column for each predicted one.
         """
         if self.world.is_chief:
             Confusion(subset, [*classes], [[int(count) for count in row] for row in matrix]).write(
@@ -101,14 +135,19 @@ class Trial:
         within seconds.
 
         If an earlier attempt reported the step, its values stay. Only the chief of several ranks
-        records. `partial` metrics, for example those of a part of an epoch, may lack the objective.
-        `last`: with this step the trial is complete, and these metrics are its result if its
-        process is killed before it returns another one.
+        records.
+
+        Args:
+            metrics: Numbers by their names.
+            step: The number of the step, such as the epoch, counted from 1.
+            partial: Whether the metrics may lack the objective, as those of a part of an epoch.
+            last: Whether the trial is complete with this step: these metrics are its result if its
+                process is killed before it returns another one.
 
         Raises:
-            TypeError: a metric is not one number, or the step is not a whole number.
-            MissingObjective: the study names an objective, and the metrics lack it.
-            Diverged: the objective is NaN or infinite.
+            TypeError: A metric is not one number, or the step is not a whole number.
+            MissingObjective: The study names an objective, and the metrics lack it.
+            Diverged: The objective is NaN or infinite.
         """
         values = as_numbers(metrics)
         try:
@@ -178,7 +217,10 @@ class Trial:
 
         A trial that has reported its last step need not stop. All ranks get the same answer at the
         same call, so all ranks must call equally often. Ranks other than the chief wait for the
-        chief's answer. Raises RankLost if there is no answer within `world.timeout_s`.
+        chief's answer.
+
+        Raises:
+            RankLost: The chief gave no answer within `world.timeout_s`.
         """
         self._stop_calls += 1
         if self.world.is_chief and not self._is_stopped:

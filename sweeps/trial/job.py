@@ -176,15 +176,26 @@ class Objective:
 @dataclass(frozen=True)
 class World:
     """The ranks (processes) of one attempt, from the view of one rank. Only the chief, rank 0,
-    writes and reports."""
+    writes and reports::
+
+        if trial.world.is_chief:
+            print(f"{trial.world.size} processes on {trial.world.nodes} nodes")
+
+    Attributes:
+        rank: The number of this process, from 0 on.
+        size: The number of processes.
+        local_rank: The number of this process among those of its node.
+        nodes: The number of nodes.
+        addresses: The host of each rank; host:port if there are several ranks.
+        timeout_s: The maximum wait for another rank (s), after which the attempt is lost.
+    """
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
     nodes: int = 1
-    # host of each rank; host:port if there are several ranks
     addresses: tuple[str, ...] = ("127.0.0.1",)
-    timeout_s: float = 120.0  # maximum wait for another rank, after which the attempt is lost
+    timeout_s: float = 120.0
 
     @property
     def is_chief(self) -> bool:
