@@ -22,9 +22,12 @@ class ReportToTrial(keras.callbacks.Callback):
     BackupAndRestore of Keras. `fit` then returns the history of all epochs, also if none is left to
     train. The order in which `fit` shuffles examples is not restored. Epochs are reported from 1
     on. Metrics that are arrays are not reported. Only one `fit` a trial is allowed, because epochs
-    of a second would be mistaken for the first's. A checkpoint is written at most every
-    `checkpoint_interval_s` seconds, and when the training is stopped: by the trial, or by an
-    EarlyStopping that stands before this callback.
+    of a second would be mistaken for the first's. A checkpoint is also written when the training
+    is stopped: by the trial, or by an EarlyStopping that stands before this callback.
+
+    Args:
+        trial: The trial that this process runs, by default.
+        checkpoint_interval_s: The least time between two checkpoints (s).
     """
 
     def __init__(self, trial: Trial | None = None, checkpoint_interval_s: float = 10.0) -> None:

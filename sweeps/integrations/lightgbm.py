@@ -11,7 +11,11 @@ from sweeps.trial import Trial, current_trial
 
 class ReportToTrial:
     """Reports the metrics of the rounds as `<data>-<metric>`, and stops if the trial should
-    stop."""
+    stop.
+
+    Args:
+        trial: The trial that this process runs, by default.
+    """
 
     order = 20  # because early stopping, which has 30, raises
 

@@ -16,8 +16,11 @@ class ReportToTrial(Callback):
 
     A step is the number of the validation, from 1 on. With several processes, log metrics with
     `sync_dist=True`. To resume: `trainer.fit(model, ckpt_path=report.checkpoint)`. A checkpoint is
-    written at the end of an epoch, at most every `checkpoint_interval_s` seconds, and when the
-    trial is stopped. Lightning requeues no SLURM job.
+    written at the end of an epoch, and when the trial is stopped. Lightning requeues no SLURM job.
+
+    Args:
+        trial: The trial that this process runs, by default.
+        checkpoint_interval_s: The least time between two checkpoints (s).
     """
 
     def __init__(self, trial: Trial | None = None, checkpoint_interval_s: float = 10.0) -> None:

@@ -16,6 +16,9 @@ class ReportToTrial(TrainerCallback):
     A step is the number of the evaluation, from 1 on. To resume, let the Trainer save into
     `trial.checkpoint_folder` (its `output_dir`), and start with
     `trainer.train(resume_from_checkpoint=report.checkpoint)`.
+
+    Args:
+        trial: The trial that this process runs, by default.
     """
 
     def __init__(self, trial: Trial | None = None) -> None:

@@ -12,7 +12,11 @@ from sweeps.trial import Trial, current_trial
 
 class ReportToTrial(TrainingCallback):
     """Reports the metrics of the rounds, named as XGBoost prints them, and stops if the trial
-    should stop."""
+    should stop.
+
+    Args:
+        trial: The trial that this process runs, by default.
+    """
 
     def __init__(self, trial: Trial | None = None) -> None:
         self._trial = trial or current_trial()
