@@ -49,43 +49,51 @@ def interruptible(reason: Callable[[], str]) -> Iterator[None]:
     Another thread calls `reason`, so that no signal is lost that arrives just before the code, or
     just after it. What the code has in memory may be incomplete then.
     """
-    over = threading.Event()
-    thread = threading.get_ident()
-    reasons = list[str | Exception]()
-
-    def look() -> None:
-        try:
-            reasons.extend(filter(None, [reason()]))
-        except OSError:
-            pass  # because a shared disk may be unreachable for a moment
-        except Exception as error:
-            reasons.append(error)
-
-    def watch() -> None:
-        while not over.wait(_LOOK_S):
-            if not reasons:
-                look()
-            if reasons:
-                # each time, because the code may swallow an exception
-                signal.pthread_kill(thread, _WAKE)
-
-    def interrupt(*_: Any) -> None:
-        if reasons and not over.is_set():
-            raise Interrupted
-
-    previous = signal.signal(_WAKE, interrupt)
-    watcher = threading.Thread(target=watch, daemon=True)
+    watch = _Watch(reason)
+    previous = signal.signal(_WAKE, watch.interrupt)
+    watcher = threading.Thread(target=watch.run, daemon=True)
     watcher.start()
     try:
         try:
             yield
         finally:
-            over.set()
+            watch.over.set()
     except Interrupted:
         pass  # because it is raised below, with its reason
     finally:
-        over.set()  # again, because the first call may have been interrupted
+        watch.over.set()  # again, because the first call may have been interrupted
         watcher.join()
         signal.signal(_WAKE, previous)
-    if reasons:
-        raise Interrupted(reasons[0])
+    if watch.reasons:
+        raise Interrupted(watch.reasons[0])
+
+
+class _Watch:
+    """Wakes the thread that made it, again and again, once `reason` returns words or raises."""
+
+    def __init__(self, reason: Callable[[], str]) -> None:
+        self.over = threading.Event()
+        self.reasons: list[str | Exception] = []
+        self._reason = reason
+        self._thread = threading.get_ident()
+
+    def run(self) -> None:
+        while not self.over.wait(_LOOK_S):
+            if not self.reasons:
+                self._look()
+            if self.reasons:
+                # each time, because the code may swallow an exception
+                signal.pthread_kill(self._thread, _WAKE)
+
+    def _look(self) -> None:
+        try:
+            if words := self._reason():
+                self.reasons.append(words)
+        except OSError:
+            pass  # because a shared disk may be unreachable for a moment
+        except Exception as error:
+            self.reasons.append(error)
+
+    def interrupt(self, *_: Any) -> None:
+        if self.reasons and not self.over.is_set():
+            raise Interrupted

@@ -156,8 +156,15 @@ class SweeperConf(OfSweepers):
     else sweepyard."""
 
     def __post_init__(self) -> None:
+        self._refuse_untyped()
+        self._refuse_numbers()
+        self._refuse_objectives()
+
+    def _refuse_untyped(self) -> None:
+        """Raise ValueError for a sampler, a pruner or a storage that is not what it must be."""
         for name in CHOSEN:
-            if not isinstance(choice := getattr(self, name), dict | None):
+            choice = getattr(self, name)
+            if not isinstance(choice, dict | None):
                 names = sorted(file.stem for file in (_GROUPS / name).glob("*.yaml"))
                 problem = f"hydra.sweeper.{name}={choice}: a {name} is chosen with slashes"
                 typed = choice if choice in names else f"NAME, one of: {', '.join(names)}"
@@ -167,28 +174,28 @@ class SweeperConf(OfSweepers):
             raise ValueError(
                 f"{problem}.\nType, for example: hydra.sweeper.storage=sqlite:///studies.db"
             )
+
+    def _refuse_numbers(self) -> None:
         if (self.n_trials or 0) > MAX_TRIALS:
             problem = f"hydra.sweeper.n_trials={self.n_trials}: it must be at most {MAX_TRIALS}"
             raise ValueError(f"{problem}.\nType hydra.sweeper.n_trials={MAX_TRIALS}, or less")
-        if self.max_failure_rate is not None and self.max_failure_rate > 1:
-            problem = (
-                f"hydra.sweeper.max_failure_rate={self.max_failure_rate}: it must be between 0"
-                " and 1"
-            )
-            percent = self.max_failure_rate if self.max_failure_rate <= 100 else 10
+        rate = self.max_failure_rate or 0
+        if rate > 1:
+            problem = f"hydra.sweeper.max_failure_rate={rate}: it must be between 0 and 1"
+            percent = rate if rate <= 100 else 10
             advice = (
                 f"For {percent:g} trials in 100, type:"
                 f" hydra.sweeper.max_failure_rate={percent / 100:g}"
             )
             raise ValueError(f"{problem}.\n{advice}")
-        if wrong := [
-            direction for direction in self.directions if direction not in {"minimize", "maximize"}
-        ]:
-            raise ValueError(
-                f"hydra.sweeper.direction={wrong[0]}: unknown direction.\nChoose minimize or"
-                " maximize"
-            )
-        if not (count := len(self.directions)):
+
+    def _refuse_objectives(self) -> None:
+        """Raise ValueError unless each objective has a direction, and each setting so many."""
+        for direction in self.directions:
+            if direction not in {"minimize", "maximize"}:
+                problem = f"hydra.sweeper.direction={direction}: unknown direction"
+                raise ValueError(f"{problem}.\nChoose minimize or maximize")
+        if not self.directions:
             raise ValueError(
                 "hydra.sweeper.direction=[]: the list is empty.\nType:"
                 " hydra.sweeper.direction=maximize"
@@ -198,25 +205,30 @@ class SweeperConf(OfSweepers):
                 "hydra.sweeper.objective=[]: the list is empty.\nType:"
                 " hydra.sweeper.objective=accuracy"
             )
-        if twice := [name for name in self.objectives if self.objectives.count(name) > 1]:
-            raise ValueError(
-                f"hydra.sweeper.objective: {twice[0]} is named twice.\nName each metric once"
-            )
-        if len(self.objectives) != count:
+        for name in self.objectives:
+            if self.objectives.count(name) > 1:
+                raise ValueError(
+                    f"hydra.sweeper.objective: {name} is named twice.\nName each metric once"
+                )
+        if len(self.objectives) != len(self.directions):
             objectives = counted(len(self.objectives), "objective")
-            directions = counted(count, "direction")
+            directions = counted(len(self.directions), "direction")
             problem = f"hydra.sweeper.direction: {objectives}, but {directions}"
             raise ValueError(
                 f"{problem}.\nType one for each, as in"
                 " 'hydra.sweeper.direction=[maximize,minimize]'"
             )
+        if len(self.directions) > 1:
+            self._refuse_several_objectives()
+
+    def _refuse_several_objectives(self) -> None:
+        count = len(self.directions)
         for name in ("final_race", "target", "patience"):
-            if count > 1 and (value := getattr(self, name)) != getattr(SweeperConf, name):
-                problem = (
-                    f"hydra.sweeper.{name}={value}: it needs one objective, but this study has"
-                    f" {count}"
-                )
-                raise ValueError(f"{problem}.\nRemove hydra.sweeper.{name}")
+            value = getattr(self, name)
+            if value != getattr(SweeperConf, name):
+                setting = f"hydra.sweeper.{name}"
+                problem = f"{setting}={value}: it needs one objective, but this study has {count}"
+                raise ValueError(f"{problem}.\nRemove {setting}")
 
     @property
     def directions(self) -> tuple[str, ...]:
