@@ -2,7 +2,6 @@
 like trials."""
 
 import os
-import re
 import shlex
 import signal
 import sys
@@ -17,7 +16,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import run_job
-from hydra.errors import HydraException
+from hydra.errors import HydraException, MissingConfigException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError
@@ -29,6 +28,7 @@ from sweeps.base.signals import on_signals
 from sweeps.hydra.mistakes import explain, explain_lacking
 from sweeps.hydra.parts import (
     VERSION_BASE,
+    config_name,
     let_hydra_raise,
     refused_words,
     show_traceback,
@@ -104,13 +104,6 @@ def _refuse_words(words: Sequence[str], config_dir: Path) -> None:
             raise UserError(
                 f"{word}: a group is chosen with a slash\nType: {key.replace('.', '/')}={value}"
             )
-        # because Hydra reads these as the group's value
-        if key and re.fullmatch(r"(?i)true|false|[\d.]+", value):
-            choices = sorted(file.stem for file in (config_dir / key).glob("*.yaml"))
-            if choices and value not in choices:
-                raise UserError(
-                    f"{word}: {key} is chosen by name\nChoose one of: {', '.join(choices)}"
-                )
 
 
 def run(cfg: DictConfig, task: Task) -> Any:
@@ -277,6 +270,10 @@ def _configuration(config_dir: Path) -> Iterator[DictConfig]:
 def _explain(error: Exception, config_dir: Path) -> str:
     """Return an error of Hydra in two lines, by the configuration with the typed choices and
     without typed values."""
+    name = config_name(sys.argv[1:])
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file == name:
+        names = ", ".join(sorted(file.stem for file in config_dir.glob("*.yaml")))
+        return f"--config-name={name}: {config_dir} has no such file.\nChoose one of: {names}"
     with _configuration(config_dir) as untyped:
         config = untyped
         if not config:  # because the configuration itself is wrong, or has another name

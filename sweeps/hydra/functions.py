@@ -119,6 +119,11 @@ def extend_grammar() -> None:
     OverridesParser.create = classmethod(create)  # type: ignore[method-assign, assignment]
 
 
+def is_zip(word: str) -> bool:
+    """Return whether the value of an override is zip(...), alone or in shuffle(...)."""
+    return bool(_ZIP.match(word))
+
+
 def _as_mapping(text: str) -> str:
     """Return zip(a=[1,2], b.c=[3,4]) as zip({a:[1,2],b.c:[3,4]}), because Hydra's names of
     arguments have no dots."""
@@ -132,7 +137,8 @@ def _as_mapping(text: str) -> str:
     for key, sign, _ in members:
         if not sign or keys.count(key.strip()) > 1:
             problem = f"{key.strip()} occurs twice" if sign else f"'{key.strip()}' has no key"
-            raise HydraException(f"ValueError while evaluating zip(...): {problem}")
+            problem = f"zip(...): {problem}"
+            raise HydraException(problem) from ValueError(problem)
     mapping = ",".join(f"{key}:{values}" for key, _, values in members)
     return f"{text[:start]}{{{mapping}}}{text[ends[-1] :]}" if ends else text
 

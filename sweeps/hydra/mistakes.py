@@ -1,43 +1,36 @@
 """Errors of Hydra and OmegaConf about a command line, in two lines at most: the problem, and what
 to type."""
 
-import difflib
 import re
 import shlex
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import OverrideParseException
+from hydra.core.override_parser.types import Override
+from hydra.errors import InstantiationException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 
 from sweeps.hydra.followed import source
 from sweeps.hydra.foreign_names import PACKAGES
-from sweeps.hydra.functions import FUNCTIONS, ZIP
-from sweeps.hydra.near import advise_key, keys, near_choice, near_key
-from sweeps.hydra.settings import SlurmLauncherConf, suggest_setting
-from sweeps.hydra.shell_words import join_split, sweep_flag
+from sweeps.hydra.near import advise_key, closest, keys, near_choice, near_key
+from sweeps.hydra.settings import SlurmLauncherConf, near_setting, suggest_setting
+from sweeps.hydra.shell_words import sweep_flag
+from sweeps.hydra.sweeper_settings import CHOSEN
 from sweeps.hydra.units import UNITS, advise_number, in_unit_of, unit_of
+from sweeps.hydra.unreadable import GRAMMAR, advise_list, explain_unreadable
 
 CONDITIONS = "hydra.sweeper.conditional_params"
-_GRAMMAR = (
-    "Type key=value, or with -m key=a,b or 'key=interval(0.1, 1)'; other letters need quotes, as in"
-    " 'key=\"é\"'. All keys are in --help"
-)
 _OF_ANOTHER_LAUNCHER = re.compile(
     r"In '([^']+)': \w+ raised while composing.*\nKey '(\w+)' not in '\w*LauncherConf'"
-)
-_NO_SUCH_CHOICE = re.compile(
-    r"Could not find '(.*)'\s+Available options in '(.*)':\n([^:]*)\nConfig search path"
 )
 # lines that OmegaConf adds below its message
 _NOTES = ("full_key: ", "object_type=", "reference_type=")
 _MOST_LETTERS = 600
-_LISTS = {
-    "hydra.sweeper.exclude": ("texts in quotes", '["lr<0.001 and batch_size=64"]'),
-    "hydra.sweeper.also": ("texts in quotes", '["optimizer=adam lr=0.001,0.01"]'),
-    "hydra.sweeper.start": ("points in braces", "[{lr: 0.001, batch_size: 64}]"),
-}
+_NAMES_OF_CHOICES = ("choice", "class", "kind", "name", "type")
+"""What other tools call the key of a group's choice."""
+_CHOSEN = {f"hydra.sweeper.{part}" for part in CHOSEN}
 _TYPES = {"Float": ("a number", "0.1"), "Integer": ("a whole number", "1")}  # OmegaConf's names
 _IN_UNITS = {"gb": "8", "min": "60", "hours": "8", "s": "60"}
 """Examples for keys with a unit."""
@@ -46,13 +39,6 @@ _NO_NUMBER = re.compile(
 )
 _NO_LIST = re.compile(r"([\w.]+)=([\w,. ]+): must be a list of .*")
 _OUT_OF_RANGE = re.compile(r"([\w.]+)=(.+): must be a (whole number|number)\b.*")
-_FOREIGN_FUNCTIONS = {
-    **dict.fromkeys(("loguniform", "log_uniform"), "tag(log, interval({}))"),
-    "uniform": "interval({})",
-    "randint": "int(interval({}))",
-}
-"""What Hydra's grammar has in place of the functions of other tools, with their two numbers."""
-_CASTS = {"bool", "float", "int", "str"}
 
 
 def explain(error: Exception, config: DictConfig, typed: Sequence[str] = ()) -> str:
@@ -63,39 +49,87 @@ def explain(error: Exception, config: DictConfig, typed: Sequence[str] = ()) -> 
     that others lack.
     """
     if isinstance(error, OverrideParseException):
-        return _explain_unreadable(error, config)
+        if section := _advise_section(str(error.override), "...", config):
+            return f"'{error.override}' cannot be read.{section}"
+        return explain_unreadable(error, config)
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
+        return _explain_missing_file(error.missing_cfg_file, error.options, config)
+
     lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines()]
-    if lines[0].startswith("Could not override '"):
+    if isinstance(error, InstantiationException) and isinstance(error.__cause__, ImportError):
+        return _explain_target(error.__cause__, lines)
+    return (
+        _explain_override(lines, config, typed)
+        or _explain_launcher(lines)
+        or _explain_choice(lines)
+        or _shorten(error, lines, config)
+    )
+
+
+def _explain_override(lines: list[str], config: DictConfig, typed: Sequence[str]) -> str:
+    """Return why a typed word does not fit the configuration; empty if the error is another."""
+    problem = lines[0]
+    if problem.startswith("Could not override '"):
         to_add = lines[1].split(" use ")[-1]
         to_add = f"+{to_add}" if _sweeps_choices(typed, config) else to_add
-        return _explain_key(lines[0].split("'")[1], to_add, config)
-    if lines[0].startswith("Could not append to config. An item is already at '"):
-        return _explain_double(lines[0].split("'")[1], lines[2].split(": ", 1)[1].strip("'"))
-    if lines[0].startswith("Error merging override"):
-        word = lines[0].removeprefix("Error merging override ")
+        return _explain_key(problem.split("'")[1], to_add, config)
+    if problem.startswith("Could not delete "):
+        return _explain_deletion(problem.split("'")[1], config)
+    if problem.startswith("Could not append to config. An item is already at '"):
+        return _explain_double(problem.split("'")[1], lines[2].split(": ", 1)[1].strip("'"))
+    if problem.startswith("Error merging override"):
+        word = problem.removeprefix("Error merging override ")
         return _explain_value(word, lines[1], config)
-    if lines[0].startswith("Sweeping over Hydra's configuration"):
-        return _explain_hydra_sweep(lines[0].split("'", 2)[2].strip(" :'"))
-    return _explain_launcher(lines) or _explain_choice(lines) or _shorten(error, lines, config)
+    if problem.startswith("Sweeping over Hydra's configuration"):
+        return _explain_hydra_sweep(problem.split("'", 2)[2].strip(" :'"))
+    return ""
 
 
-def _explain_unreadable(error: OverrideParseException, config: DictConfig) -> str:
-    """Return why Hydra's grammar does not allow a word, and what to type."""
-    reasons = [line for line in error.message.splitlines() if " while evaluating " in line]
-    reason = f": {reasons[0].partition(' while evaluating ')[2]}" if reasons else ""
-    word = str(error.override)
-    problem = f"'{word}' cannot be read{reason}"
-    if section := _advise_section(word, config):
-        return f"{problem}.{section}"
+def _explain_missing_file(missing: str, options: Sequence[str] | None, config: DictConfig) -> str:
+    """Return that a group has no such choice, or that a file of the configuration is missing."""
+    if not options:
+        return f"{missing}.yaml does not exist.\nCorrect its name where it was typed or written"
+    groups = [group.partition("@")[0] for group in _choices(config)]
+    of_groups = [group for group in groups if missing.startswith(f"{group}/")]
+    group = max(of_groups, key=len, default=missing.rpartition("/")[0])
+    name = missing.removeprefix(f"{group}/")
 
-    if joined := join_split(word, sys.argv[1:], config):
-        return f"'{word}' cannot be read, because a space begins a new word.\nType: {joined}"
-    advice = (
-        _advise_list(word)
-        or _advise_zip(word, reason, config)
-        or _advise_function(error.message, word)
-    )
-    return problem + (advice or f"\n{_GRAMMAR}")
+    choices = [choice for choice in options if not choice.startswith("sweepyard_")]
+    if group == "hydra/sweeper":  # because Hydra's own sweeper, basic, runs without a study
+        choices = [choice for choice in choices if choice != "basic"]
+    last_part = name.rpartition("/")[2]
+    near = near_choice(group, last_part.lower().removeprefix("submitit_"), choices)
+    hint = f" Did you mean {near}?" if near else ""
+    package = PACKAGES.get(name, "") if group in ("hydra/sweeper", "hydra/launcher") else ""
+    install = f", or type: pip install {package}" if package else ""
+    return f"{group}={name} does not exist.{hint}\nChoose one of: {', '.join(choices)}{install}"
+
+
+def _explain_target(error: ImportError, lines: list[str]) -> str:
+    """Return that a `_target_` cannot be imported."""
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    reason = str(cause).splitlines()[0]
+    full_keys = [line.removeprefix("full_key: ") for line in lines if line.startswith("full_key: ")]
+    target = ".".join([*full_keys[:1], "_target_"])
+    return f"{target} cannot be imported: {reason}.\nCorrect {target}, or remove it"
+
+
+def explain_no_name(override: Override, names: Sequence[str]) -> str:
+    """Return that a choice of a group is no name, such as `model=null` or `model=50`; empty if it
+    is one."""
+    choice = override.value()
+    group = override.key_or_group
+    if override.is_delete() or isinstance(choice, str | list):
+        return ""
+    if not group:
+        return f"{override.input_line}: a key is missing.\n{GRAMMAR}"
+    advice = f"Choose one of: {', '.join(names)}"
+    if str(choice) in names:
+        typed = f"{override.get_key_element()}='{choice}'"
+        advice = f"Type it in quotes: {shlex.quote(typed)}"
+    return f"{override.input_line}: a choice of {group} is a name.\n{advice}"
 
 
 def explain_lacking(
@@ -130,7 +164,7 @@ def _explain_value(word: str, problem: str, config: DictConfig) -> str:
         unit = unit_of(key)
         kind = _TYPES[match[2]][0] + (f" of {UNITS[unit]}" if unit else "")
         return f"{word}: it must be {kind}.\n{advice}"
-    return f"{word}: {problem}{_advise_list(word) or _advise_type(word, problem, config)}"
+    return f"{word}: {problem}{advise_list(word) or _advise_type(word, problem, config)}"
 
 
 def _explain_key(key: str, to_add: str, config: DictConfig) -> str:
@@ -138,10 +172,9 @@ def _explain_key(key: str, to_add: str, config: DictConfig) -> str:
     type."""
     value = to_add.partition("=")[2]
     if key not in keys(config):
-        choices = OmegaConf.select(config, "hydra.runtime.choices", default={})
         chosen = [
             f" with {group}={choice}"
-            for group, choice in choices.items()
+            for group, choice in _choices(config).items()
             if key.startswith(f"{group}.")
         ]
         return (
@@ -163,16 +196,50 @@ def _advise_missing(key: str, value: str, to_add: str, config: DictConfig) -> st
     """Return what to type in place of a key that is not in the configuration."""
     if key in ("sweeper", "launcher"):
         return f"\nType: {sweep_flag(sys.argv)}hydra/{key}={shlex.quote(value)}"
-    if advice := _advise_section(key, config):
-        word = re.split("[./]", key)[-1]
-        # not of another tool
-        return advice.replace(f"{word}=...", f"{word}={shlex.quote(in_unit_of(word, value))}")
+    if advice := _advise_section(key, value, config):
+        return advice
+    section, _, last = key.rpartition(".")
+    group = closest(section, _choices(config))
+    if group and last in _NAMES_OF_CHOICES:
+        return f" Choices of {group} have no key.\nType: {group}={shlex.quote(value)}"
     if near := near_key(key, config):
+        if near in _CHOSEN:
+            near = near.replace(".", "/")
         word = f"{near}={in_unit_of(near, value)}"
         return f" Did you mean '{near}'?\nType: {shlex.quote(word)}"
+    return _advise_near_setting(key, value, config) or _advise_new(key, to_add, config)
+
+
+def _advise_near_setting(key: str, value: str, config: DictConfig) -> str:
+    """Return the setting of another section or launcher that was likely meant; empty if none is
+    near."""
+    section, _, last = key.rpartition(".")
+    if section.partition(".")[0] not in ("", "hydra", "launcher", "sweeper"):
+        return ""
+    near = near_setting(last)
+    return f" Did you mean '{near}'?{_advise_section(near, value, config)}" if near else ""
+
+
+def _advise_new(key: str, to_add: str, config: DictConfig) -> str:
+    """Return how to add a key, if its section is not one of ours; and the section's keys."""
     is_closed = key.startswith(("hydra.launcher.", "hydra.sweeper.")) and "param" not in key
     add = "" if is_closed else f"\nTo add a new key: {shlex.quote(to_add)}"
     return advise_key(key, config) + add
+
+
+def _explain_deletion(typed: str, config: DictConfig) -> str:
+    """Return that a key to delete is missing, or has another value."""
+    key = typed.partition("=")[0]
+    current = _choices(config).get(key)
+    if key in keys(config) and current is None:
+        current = OmegaConf.select(config, key, throw_on_resolution_failure=False)
+        if current is None:
+            return f"~{key}: its value is null, so that there is nothing to delete.\nRemove ~{key}"
+    if current is not None:
+        return f"~{typed}: its value is {current}.\nType: ~{key}"
+    if near := near_key(key, config):
+        return f"'{key}' is not in the configuration. Did you mean '{near}'?\nType: ~{near}"
+    return f"'{key}' is not in the configuration.\nRemove ~{typed}"
 
 
 def _explain_double(key: str, to_set: str) -> str:
@@ -186,7 +253,7 @@ def _explain_double(key: str, to_set: str) -> str:
 def _sweeps_choices(typed: Sequence[str], config: DictConfig) -> bool:
     """Return whether choices of a group are swept, so that two plus signs set a key with each of
     them."""
-    choices = OmegaConf.select(config, "hydra.runtime.choices", default={})
+    choices = _choices(config)
     names = keys(config)
     for override in OverridesParser.create().parse_overrides([*typed]):
         group = override.key_or_group
@@ -225,19 +292,7 @@ def _explain_launcher(lines: list[str]) -> str:
 
 
 def _explain_choice(lines: list[str]) -> str:
-    """Return the problem with the choice of a group: it does not exist, or there are several; empty
-    if neither."""
-    if match := _NO_SUCH_CHOICE.search("\n".join(lines)):
-        group = match[2]
-        choices = [name for name in match[3].split() if not name.startswith("sweepyard_")]
-        name = match[1].removeprefix(f"{group}/")
-        if group == "hydra/sweeper":  # because Hydra's own sweeper, basic, runs without a study
-            choices = [choice for choice in choices if choice != "basic"]
-        near = near_choice(group, name.lower().removeprefix("submitit_"), choices)
-        hint = f" Did you mean {near}?" if near else ""
-        package = PACKAGES.get(name, "") if group in ("hydra/sweeper", "hydra/launcher") else ""
-        install = f", or type: pip install {package}" if package else ""
-        return f"{group}={name} does not exist.{hint}\nChoose one of: {', '.join(choices)}{install}"
+    """Return that a group has several choices where it has one; empty if the error is another."""
     if lines[0].startswith("Multiple values for "):
         chosen = lines[0].rpartition("override ")[2].strip("'").replace(": ", "=")
         return (
@@ -270,46 +325,6 @@ def _shorten(error: Exception, lines: list[str], config: DictConfig) -> str:
     return (f"{key}: " if key else "") + "\n".join(message[:2])[:_MOST_LETTERS]
 
 
-def _advise_list(typed: str) -> str:
-    """Return how to type a list of texts or points; empty for other settings."""
-    key = typed.partition("=")[0]
-    if key == "hydra.launcher.additional_parameters":
-        return f"\nType each option alone, as in +{key}.reservation=course"
-    items, example = _LISTS.get(key, ("", ""))
-    return f"\nType a list of {items}, as in {shlex.quote(f'{key}={example}')}" if items else ""
-
-
-def _advise_zip(typed: str, reason: str, config: DictConfig) -> str:
-    """Return how to type zip(...); empty if the reason is another."""
-    name = typed.partition("=")[0]
-    name = f"{name}_and_more" if name in keys(config) else name  # because that key would not be set
-    return f".\nType, for example: '{name}={ZIP}'" if " zip(...)" in reason else ""
-
-
-def _advise_function(problem: str, typed: str) -> str:
-    """Return the value with a function that exists; empty if no function is missing, or none is
-    near."""
-    match = re.fullmatch(r"([^=]+)=(\w+)\(([^()]*)\)", typed)
-    if (
-        not match
-        or f"Unknown function '{match[2]}'" not in problem
-        or match[1].startswith("hydra.")
-    ):
-        return ""
-    key, name, arguments = match.groups()
-    names = sorted({*FUNCTIONS, *_FOREIGN_FUNCTIONS} - _CASTS)
-    near = next(iter(difflib.get_close_matches(name.lower(), names, 1, cutoff=0.8)), "")
-    form = _FOREIGN_FUNCTIONS.get(near, near and f"{near}({{}})")
-    if near in _FOREIGN_FUNCTIONS:
-        try:
-            low, high = map(float, arguments.split(","))
-        except ValueError:
-            return ""
-        if low >= high or (low <= 0 and "log" in form):
-            return ""
-    return f".\nType: {shlex.quote(f'{key}={form.format(arguments)}')}" if form else ""
-
-
 def _advise_type(typed: str, problem: str, config: DictConfig) -> str:
     """Return what a key of a list or a number takes; empty for other types."""
     key, _, value = typed.partition("=")
@@ -322,13 +337,8 @@ def _advise_type(typed: str, problem: str, config: DictConfig) -> str:
             ".\nTo sweep these values, type:"
             f" {sweep_flag(sys.argv)}{shlex.quote(f'{key}={values}')}"
         )
-    kinds = re.fullmatch(r"([a-z]\w*):(\d+)", value)
-    if (
-        kinds
-        and key.rpartition(".")[2] in ("gpus", "gpus_per_node")
-        and "hydra.launcher.gres" in keys(config)
-    ):
-        return f".\nType: {key}={kinds[2]} hydra.launcher.gres=gpu:{kinds[1]}"
+    if kinds := _kind_of_gpus(key, value, config):
+        return f".\nType: {kinds}"
     kind, example = _TYPES.get(problem.rpartition(" could not be converted to ")[2], ("", ""))
     current = OmegaConf.select(config, key, throw_on_resolution_failure=False)
     usual = _IN_UNITS.get(unit_of(key), example)
@@ -336,14 +346,37 @@ def _advise_type(typed: str, problem: str, config: DictConfig) -> str:
     return f".\nType {kind}, as in {key}={example}" if kind else ""
 
 
-def _advise_section(word: str, config: DictConfig) -> str:
+def _kind_of_gpus(key: str, value: str, config: DictConfig) -> str:
+    """Return what to type for a number of GPUs of one kind, such as `a100:2`; empty for others."""
+    match = re.fullmatch(r"([a-z]\w*):(\d+)", value)
+    if match is None or key.rpartition(".")[2] not in ("gpus", "gpus_per_node"):
+        return ""
+    names = keys(config)
+    key = source(config, key) if key in names else key
+    launcher = "" if "hydra.launcher.gres" in names else " hydra/launcher=slurm"
+    return f"{key}={match[2]}{launcher} hydra.launcher.gres=gpu:{match[1]}"
+
+
+def _advise_section(word: str, value: str, config: DictConfig) -> str:
     """Return where to type a setting of the sweeper or of a launcher; empty if it is none, or in
     its place."""
-    if not (typed := suggest_setting(word)):
+    if not (suggestion := suggest_setting(word)):
         return ""
-    key = typed.removesuffix("=...")
+    key = suggestion.removesuffix("=...")
+    name = re.split("[./]", key)[-1]
     if key in keys(config) and (followed := source(config, key)) != key:
-        return f" Did you mean '{followed}'?"
-    sweeper = re.match(r"hydra[./]sweeper\W", typed)
-    owner = "the sweeper" if sweeper else typed.split()[0] if " " in typed else "the launcher"
-    return f" It is a setting of {owner}.\nType: -m {typed}"
+        kinds = _kind_of_gpus(followed, value, config)
+        typed = kinds or f"{followed}={shlex.quote(value)}"
+        return f" Did you mean '{followed}'?\nType: {typed}"
+    is_of_sweeper = re.match(r"hydra[./]sweeper\W", suggestion)
+    owner = suggestion.split()[0] if " " in suggestion else "the launcher"
+    owner = "the sweeper" if is_of_sweeper else owner
+    # not of another tool
+    typed = f"{key}={shlex.quote(in_unit_of(name, value))}"
+    return f" It is a setting of {owner}.\nType: {sweep_flag(sys.argv)}{typed}"
+
+
+def _choices(config: DictConfig) -> dict[str, Any]:
+    """Return the chosen option of each group of a configuration."""
+    choices: dict[str, Any] = OmegaConf.select(config, "hydra.runtime.choices", default={})
+    return choices

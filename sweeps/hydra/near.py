@@ -61,18 +61,35 @@ def advise_key(key: str, config: DictConfig) -> str:
 
 def near_key(key: str, config: DictConfig) -> str:
     """Return the key that was likely meant; empty if none is near."""
-    names = [name for name in keys(config) if name.startswith("hydra.") == key.startswith("hydra.")]
+    key = key.replace("/", ".")
+    every = keys(config)
+    if key in every:
+        return key
+    names = [name for name in every if name.startswith("hydra.") == key.startswith("hydra.")]
     section, _, last = key.rpartition(".")
+    if section not in names:
+        sections = {name.rpartition(".")[0] for name in names}
+        # only a very near one, because a new section may be meant
+        section = next(iter(difflib.get_close_matches(section, sections, 1, cutoff=0.8)), "")
     siblings = [name for name in names if section and name.rpartition(".")[0] == section]
-    # In a section that exists only the last part is compared, because all keys share the others.
-    by_word = {name.rpartition(".")[2]: name for name in siblings} or {name: name for name in names}
-    word = last if siblings else key
-    # at the top level, or in another case
-    same = [name for name in names if name.lower() == word.lower()]
-    near = closest(word, by_word)
-    if same:
-        return same[0]
+    # In a section only the last part is compared, because all keys share the others.
+    by_word = {name.rpartition(".")[2]: name for name in siblings}
+    if "." not in key:
+        by_word = {name: name for name in names}
+    if last in by_word:
+        return by_word[last]
+    # in another case, below the section, or at the top level
+    same = [name for name in names if name.lower() == last.lower()]
+    below = [name for name in names if section and _is_below(name, section, last)]
+    top = [last] if last in every else []
+    if exact := [*same, *below, *top]:
+        return exact[0]
+    near = closest(last, by_word)
     return source(config, by_word[near]) if near else ""
+
+
+def _is_below(name: str, section: str, last: str) -> bool:
+    return name.startswith(f"{section}.") and name.endswith(f".{last}")
 
 
 def keys(config: DictConfig) -> list[str]:

@@ -43,11 +43,14 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.config_store import ConfigStore
 from hydra.core.default_element import GroupDefault
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, Quote, QuotedString
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+
+from sweeps.base.errors import UserError
 
 VERSION_BASE = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
 """The argument of `hydra.main`, `initialize` and their like."""
@@ -83,7 +86,7 @@ def on_command_line(
         is_last = named.get("validate_sweep_overrides", True)
         try:
             config = compose_config(self, config_name, overrides, *args, **named)
-        except (HydraException, yaml.YAMLError, UnicodeDecodeError) as error:
+        except (HydraException, yaml.YAMLError, ValueError) as error:
             # not of hydra.compose, which no shell called
             if is_last and named.get("from_shell", True):
                 loader = self.config_loader
@@ -153,14 +156,30 @@ def let_hydra_raise() -> None:
 
 def refused_words(words: Sequence[str]) -> list[str]:
     """Return the words that Hydra refuses: unknown flags first, and then overrides on another side
-    of the flags."""
+    of the flags.
+
+    Raises UserError for a flag with a wrong value.
+    """
     parser = get_args_parser()
     parser.exit_on_error = False
     try:
         unknown = parser.parse_known_args([*words])[1]
         return sorted(unknown, key=lambda word: not word.startswith("-"))
-    except argparse.ArgumentError:  # because of -multirun, which begins with the flag -m
-        return [word for word in words if re.fullmatch(r"-[a-z]{3,}(=.*)?", word)]
+    except argparse.ArgumentError as error:
+        # -multirun, which begins with the flag -m, and the flag with a value
+        flags = [
+            word for word in words if re.fullmatch(r"-[a-z]{3,}(=.*)?|(-m|--multirun)=.*", word)
+        ]
+        if flags:
+            return flags
+        problem = f"{error.argument_name}: {error.message}"
+        raise UserError(f"{problem}.\nAll flags are in --hydra-help") from error
+
+
+def config_name(words: Sequence[str]) -> str:
+    """Return the name of the primary file that was typed; empty if none was."""
+    parsed, _ = get_args_parser().parse_known_args([*words])
+    return parsed.config_name or ""
 
 
 def own_app_answers() -> bool:
@@ -226,6 +245,16 @@ def group_exists(loader: ConfigLoader, group: str) -> bool:
     """Return whether a config group exists."""
     assert isinstance(loader, ConfigLoaderImpl)  # because Hydra has no other
     return bool(loader.repository.group_exists(group))
+
+
+def overrides_of_groups(
+    loader: ConfigLoader, words: Sequence[str]
+) -> Iterator[tuple[Override, list[str]]]:
+    """Yield the overrides among words that choose an option of a group, and the group's options."""
+    for override in OverridesParser.create().parse_overrides([*words]):
+        group = override.key_or_group
+        if not override.is_sweep_override() and group_exists(loader, group):
+            yield override, loader.get_group_options(group)
 
 
 def load_trial(loader: ConfigLoader, master: DictConfig, choices: Sequence[str]) -> DictConfig:

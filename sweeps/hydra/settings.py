@@ -8,6 +8,7 @@ them works here.
 import difflib
 import math
 import re
+import shlex
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, TypeVar
 
@@ -39,6 +40,7 @@ FOREIGN_NAMES |= {
     "bs": "batch_size",
     "memory": "mem_gb",
     "n_workers": "n_jobs",
+    "jobs": "n_jobs",
     "bayes": "gp",
     "bayesian": "gp",
 }
@@ -84,7 +86,8 @@ def _refuse_unknown(node: DictConfig, kind: type) -> None:
     name = unknown[0]
     problem = f"{prefix}.{name} is no setting of {node._target_}"
     if suggestion := suggest_setting(f"{prefix}.{name}"):
-        raise UserError(f"{problem}\nType: {suggestion}")
+        typed = suggestion.replace("...", shlex.quote(str(written[name])))
+        raise UserError(f"{problem}\nType: {typed}")
     near = (
         [FOREIGN_NAMES[name]]
         if FOREIGN_NAMES.get(name) in names
@@ -132,19 +135,21 @@ def suggest_setting(word: str) -> str:
     `word` is right."""
     section, _, name = re.sub(r"^hydra[./](?=[^./]*$)", "", word).rpartition(".")
     name = FOREIGN_NAMES.get(name, name) if section else name
-    slurm = "hydra/launcher=slurm hydra.launcher"
-    sections = {
-        "hydra.sweeper": SweeperConf,
-        "hydra.launcher": LocalLauncherConf,
-        slurm: SlurmLauncherConf,
-    }
-    for right_section, kind in sections.items() if section in {"", *sections} else ():
+    section = "" if section in ("sweeper", "launcher") else section
+    for right_section, kind in _SECTIONS.items() if section in {"", *_SECTIONS} else ():
         if name in own_names(kind):
             suggestion = (
                 f"hydra/sweeper/{name}=..." if name in CHOSEN else f"{right_section}.{name}=..."
             )
             return "" if section == right_section else suggestion
     return ""
+
+
+def near_setting(name: str) -> str:
+    """Return the setting of the sweeper or a launcher that was likely meant; empty if none is
+    near."""
+    names = [setting for kind in _SECTIONS.values() for setting in own_names(kind)]
+    return next(iter(difflib.get_close_matches(name, names, 1, cutoff=0.8)), "")
 
 
 def short_min(short_trial_min: float | None, timeout_min: float) -> float:
@@ -379,3 +384,11 @@ class SlurmLauncherConf(OfSubmitit, OfJoblib):
             )
         self.srun_args = options_of_srun(self.srun_args)
         self.additional_parameters = options_of_sbatch(self.additional_parameters)
+
+
+_SECTIONS = {
+    "hydra.sweeper": SweeperConf,
+    "hydra.launcher": LocalLauncherConf,
+    "hydra/launcher=slurm hydra.launcher": SlurmLauncherConf,
+}
+"""The settings of each section, and what is typed before them."""

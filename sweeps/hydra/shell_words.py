@@ -3,7 +3,7 @@
 import difflib
 import re
 import shlex
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Sequence
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -40,12 +40,14 @@ def join_split(word: str, words: Sequence[str], config: DictConfig) -> str:
     """
     if word not in words:
         return ""
-    first, end = _bounds(words, words.index(word), keys(config))
+    first, end = _bounds(words, words.index(word), config)
     parts = [part for part in words[first:end] if part]
-    groups = OmegaConf.select(config, "hydra.runtime.choices", default={})
     joined = parts[0]
     for part in parts[1:]:
-        joined += _separator(joined, part, groups) + part
+        separator = _separator(joined, part, config)
+        if separator is None:
+            return ""
+        joined += separator + part
     joined = joined.strip(",")
     if len(parts) < 2 or not _HAS_KEY.fullmatch(joined):
         return ""
@@ -138,20 +140,36 @@ def _as_key(name: str, value: str, config: DictConfig) -> str:
     return key and f"{key}={shlex.quote(value or '...')}"
 
 
-def _bounds(words: Sequence[str], index: int, names: Collection[str]) -> tuple[int, int]:
+def _bounds(words: Sequence[str], index: int, config: DictConfig) -> tuple[int, int]:
     """Return the range of the words that belong together with the word of this index."""
     first = index
-    is_key = (
-        words[index] in names
-        and index + 1 < len(words)
-        and not _HAS_KEY.fullmatch(words[index + 1])
-    )
-    while first > 0 and not is_key and not _HAS_KEY.fullmatch(words[first]):
-        first -= 1
+    if not _begins_value(words, index, config):
+        while first > 0 and not _HAS_KEY.fullmatch(words[first]):
+            first -= 1
     end = index + 1
     while end < len(words) and not _begins_another(words[end], words[end - 1]):
         end += 1
     return first, end
+
+
+def _begins_value(words: Sequence[str], index: int, config: DictConfig) -> bool:
+    """Return whether a word is a key, and no part of a value that a space split."""
+    before = words[index - 1] if index else ""
+    if before.endswith(_OPEN) or _takes_text(before, config):
+        return False
+    names = keys(config)
+    return words[index] in names or bool(
+        difflib.get_close_matches(words[index], names, 1, cutoff=0.8)
+    )
+
+
+def _takes_text(word: str, config: DictConfig) -> bool:
+    """Return whether the value of a key may be a text, in which a space is part of the value."""
+    key, sign, _ = word.partition("=")
+    if not sign or key in OmegaConf.select(config, "hydra.runtime.choices", default={}):
+        return False
+    value = OmegaConf.select(config, key.lstrip("+"), throw_on_resolution_failure=False)
+    return value is None or isinstance(value, str)
 
 
 def _begins_another(word: str, before: str) -> bool:
@@ -160,8 +178,8 @@ def _begins_another(word: str, before: str) -> bool:
     return bool(_HAS_KEY.fullmatch(word)) and not before.endswith(("{", "["))
 
 
-def _separator(before: str, after: str, groups: Container[str]) -> str:
-    """Return what a space between two parts of a word stands for."""
+def _separator(before: str, after: str, config: DictConfig) -> str | None:
+    """Return what a space between two parts of a word stands for; None if it ends the word."""
     if before.endswith(_OPEN) or after.startswith(_CLOSING):
         return ""
     key, sign, value = before.partition("=")
@@ -170,4 +188,6 @@ def _separator(before: str, after: str, groups: Container[str]) -> str:
     are_numbers = _NUMBER.fullmatch(after.rstrip(",")) and _NUMBER.fullmatch(
         value.rpartition(",")[2]
     )
-    return "," if are_numbers or key in groups else " "
+    if are_numbers or key in OmegaConf.select(config, "hydra.runtime.choices", default={}):
+        return ","
+    return " " if _takes_text(before, config) else None

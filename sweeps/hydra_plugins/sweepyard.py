@@ -35,6 +35,7 @@ from sweeps.hydra.functions import extend_grammar
 from sweeps.hydra.parts import (
     drop_stored,
     on_command_line,
+    overrides_of_groups,
     own_app_answers,
     register_resolver,
     show_traceback,
@@ -81,6 +82,13 @@ def _answer(
 
     if not shows_traceback() and (mistake := explain_file(error, loader)):
         _answer_file(mistake, typed)
+    if isinstance(error, ValueError):
+        mistake = _explain_no_name(typed, loader)
+        if not mistake:
+            return
+        error = UserError(mistake)
+        if own_app_answers():
+            raise error
     # also if `let_hydra_raise` set it, because then our own app answers
     if os.environ.get("HYDRA_FULL_ERROR") == "1":
         return
@@ -98,6 +106,17 @@ def _answer(
     if answer.startswith(("hydra/sweeper=", "hydra/launcher=")):
         print(answer, file=sys.stderr)
         raise SystemExit(ExitCode.REFUSED) from None
+
+
+def _explain_no_name(typed: Sequence[str], loader: ConfigLoader) -> str:
+    """Return which typed choice of a group is no name, for which Hydra raises a ValueError; empty
+    if each is one."""
+    from sweeps.hydra.mistakes import explain_no_name
+
+    for override, names in overrides_of_groups(loader, typed):
+        if problem := explain_no_name(override, names):
+            return problem
+    return ""
 
 
 def _answer_file(mistake: str, typed: Sequence[str]) -> None:

@@ -270,12 +270,29 @@ def _parameter(override: Override, condition: Condition | None) -> Parameter:
         list(override.sweep_iterator()) if override.is_sweep_override() else [override._value]
     )
     if not elements:
-        raise UserError(f"{override.input_line} has no values: nothing would run")
+        advice = _advise_values(override)
+        raise UserError(f"{override.input_line} has no values: nothing would run.\n{advice}")
     texts = tuple(text_of(element) for element in elements)
     values = tuple(_plain(element, text) for element, text in zip(elements, texts, strict=True))
     return Choice(
         key, values, texts, condition, numbers=isinstance(sweep, RangeSweep) and not sweep.shuffle
     )
+
+
+def _advise_values(override: Override) -> str:
+    """Return what to type in place of a range or a glob without values."""
+    key = override.get_key_element()
+    sweep = override.value()
+    if isinstance(sweep, RangeSweep) and sweep.start is not None and sweep.stop is not None:
+        step = -sweep.step if (sweep.stop - sweep.start) * sweep.step < 0 else sweep.step
+        stop = sweep.stop + step if sweep.stop == sweep.start else sweep.stop
+        return f"Type: '{key}=range({sweep.start},{stop},{step})'"
+    loader = override.config_loader
+    names = loader.get_group_options(override.key_or_group) if loader else []
+    if names:
+        return f"Choose among: {', '.join(names)}"
+    problem = f"glob(...) lists choices of a group, and {key} is none. " * isinstance(sweep, Glob)
+    return f"{problem}Type its values, as in {key}=1,2"
 
 
 def _plain(element: Any, text: str) -> Value:

@@ -20,7 +20,7 @@ from sweeps.hydra import parts as hydra_parts
 from sweeps.hydra.brought import Brought
 from sweeps.hydra.followed import by_default, source
 from sweeps.hydra.foreign_settings import adopt
-from sweeps.hydra.mistakes import explain
+from sweeps.hydra.mistakes import explain, explain_no_name
 from sweeps.hydra.near import closest, keys
 from sweeps.hydra.parts import hydra_config
 from sweeps.trial.packing import pack_for_here
@@ -98,17 +98,8 @@ class Composer:
     def _refuse_no_name(self, override: Override) -> None:
         """Raise UserError for a choice of a group that is no name, because Hydra would raise a
         ValueError."""
-        choice = override.value()
-        if override.is_delete() or isinstance(choice, str | list):
-            return
-        names = self.options(override.key_or_group)
-        advice = f"Choose one of: {', '.join(names)}"
-        if str(choice) in names:
-            typed = f"{override.get_key_element()}='{choice}'"
-            advice = f"Type it in quotes: {shlex.quote(typed)}"
-        raise UserError(
-            f"{override.input_line}: a choice of {override.key_or_group} is a name.\n{advice}"
-        )
+        if problem := explain_no_name(override, self.options(override.key_or_group)):
+            raise UserError(problem)
 
     def _is_value(self, override: Override) -> bool:
         """Return whether an override changes a value, by Hydra's rules, and not the defaults list

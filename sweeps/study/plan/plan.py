@@ -20,20 +20,20 @@ from sweeps.hydra.brought import Brought
 from sweeps.hydra.followed import source
 from sweeps.hydra.parts import typed_words
 from sweeps.hydra.settings import SweeperConf
-from sweeps.hydra.sweeper_settings import target_of
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.record.definition import define
 from sweeps.show.terminal.lines import View, cost, requests_table
-from sweeps.space.space import MOST_CORNERS, SAMPLED, Choice, SearchSpace, is_grid
+from sweeps.space.space import MOST_CORNERS, SAMPLED, SearchSpace, is_grid
 from sweeps.study.plan.compose import Composer, describe_unread
 from sweeps.study.plan.existing import check_existing
 from sweeps.study.plan.help import at_once
+from sweeps.study.plan.likely_mistakes import likely_mistakes, with_decimal_comma
 from sweeps.study.plan.points import Points, announce
 from sweeps.study.plan.price import measured_price
 from sweeps.study.plan.typed_space import in_space, read_space, refuse_fractions
 from sweeps.study.run import notify
-from sweeps.study.run.choosing import Choosing, total
+from sweeps.study.run.choosing import Choosing
 from sweeps.study.run.requests import Requests
 from sweeps.trial.directions import natural_direction
 from sweeps.trial.job import Point, Request
@@ -127,7 +127,7 @@ def make(
         _refuse_search(settings, space, app.task_function)
     choosing = Choosing(name, folder, settings, space, config)
     notes += [*_describe_seeds(settings, choosing.seeds), *choosing.earlier.notes]
-    notes += _likely_mistakes(settings, space, words)
+    notes += likely_mistakes(settings, space, config, words, composer.options)
 
     trials = _trial_launcher(launcher, settings, folder)
     if choosing.prunes and is_new and isinstance(trials, BatchTrials):
@@ -144,7 +144,10 @@ def make(
         problem = f"{trials.grid_only}: a search chooses each trial by the results of the others."
         raise UserError(f"{problem}\nRemove {trials.grid_only}")
     points = Points(composer, choosing.space, trials)
-    requests, left_out, checked = _check_points(points, choosing, settings, is_new)
+    try:
+        requests, left_out, checked = _check_points(points, choosing, settings, is_new)
+    except UserError as error:
+        raise with_decimal_comma(error, space, config) from error
     notes += brought.notes()
     if any(word.startswith("+") for word in typed):
         first = points.compose(next(iter(choosing.space.corners()), {}))
@@ -323,54 +326,3 @@ def _describe_seeds(settings: SweeperConf, seeds: Seeds) -> Iterator[str]:
             f"after all other trials the best {best} with {settings.seed_key}={fresh[0]} to"
             f" {fresh[-1]}{until}"
         )
-
-
-def _likely_mistakes(
-    settings: SweeperConf, space: SearchSpace, words: Sequence[str]
-) -> Iterator[str]:
-    """Yield settings that likely mean something else, such as a value typed twice, or more trials
-    than points."""
-    if (settings.sampler or {}).get("_target_") == target_of("sampler", "cmaes"):
-        unordered = [
-            parameter.key
-            for parameter in space.parameters
-            if parameter.condition or (isinstance(parameter, Choice) and not parameter.ordered)
-        ]
-        if unordered:
-            yield (
-                "hydra/sweeper/sampler=cmaes models numbers only: it samples"
-                f" {', '.join(unordered)} at random"
-            )
-    target = settings.target
-    name = settings.objectives[0]
-    if target is not None and name.endswith("accuracy") and 1 < target <= 100:
-        yield (
-            f"hydra.sweeper.target={target:g} is out of reach if {name} is a fraction of 1: use"
-            f" {target / 100:g}"
-        )
-    yield from _ranges_of_one(words)
-    for parameter in space.parameters:
-        if isinstance(parameter, Choice) and len(parameter.distinct) < len(parameter.values):
-            values = counted(len(parameter.distinct), "value")
-            yield f"{parameter.key}={parameter.typed} is {values}: each is tried once"
-    n_trials = settings.n_trials if any(".n_trials=" in word for word in words) else None
-    if n_trials and (count := total(settings, space)) < n_trials:
-        kind = "grid" if is_grid(settings) else "search space"
-        hint = "; to search, add hydra/sweeper=optuna" if is_grid(settings) else ""
-        points = f"the {kind} has {counted(count, 'point')}"
-        yield f"{points}: each is tried once, not hydra.sweeper.n_trials={n_trials}{hint}"
-
-
-def _ranges_of_one(words: Sequence[str]) -> Iterator[str]:
-    """Yield the typed ranges whose step leaves one value."""
-    number = r"(-?[\d.]+(?:e-?\d+)?)"
-    for word in words:
-        match = re.fullmatch(
-            rf"(.+)=range\({number}, *{number}\)", word.replace("start=", "").replace("stop=", "")
-        )
-        if match and 0 < (span := float(match[3]) - float(match[2])) <= 1:
-            step = f"{match[1]}=range({match[2]},{match[3]},{span / 2:g})"
-            yield (
-                f"{word} is one value, {match[2]}, because its step is 1. For several, type a step:"
-                f" '{step}'"
-            )

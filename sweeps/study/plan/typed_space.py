@@ -353,8 +353,10 @@ def _with_typed(error: UserError, space: SearchSpace) -> UserError:
     for parameter in space.parameters:
         advice = re.search(r"\n(To add a new key|Type): '?([^=\s]+)=.*$", text)
         key = parameter.key
-        is_advised = advice and (advice[2] == f"+{key}" or text.startswith(f"'{key}' is not in"))
-        if not advice or not is_advised:
+        if not advice:
+            continue
+        is_plus_advised = f"+{key}" == advice[2] or key == f"+{advice[2]}"
+        if not is_plus_advised and not text.startswith(f"'{key}' is not in"):
             continue
         problem = text[: advice.start()]
         start = advice[1]

@@ -1,0 +1,264 @@
+"""Words of a command line that Hydra's grammar cannot read: what is wrong in them, and what to
+type."""
+
+import difflib
+import re
+import shlex
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException, OverrideParseException
+from omegaconf import DictConfig, OmegaConf
+
+from sweeps.hydra.functions import FUNCTIONS, ZIP, is_zip
+from sweeps.hydra.near import keys, near_key
+from sweeps.hydra.shell_words import join_split, sweep_flag
+
+GRAMMAR = (
+    "Type key=value, or with -m key=a,b or 'key=interval(0.1, 1)'; other letters need quotes, as in"
+    " 'key=\"é\"'. All keys are in --help"
+)
+_LISTS = {
+    "hydra.sweeper.exclude": ("texts in quotes", '["lr<0.001 and batch_size=64"]'),
+    "hydra.sweeper.also": ("texts in quotes", '["optimizer=adam lr=0.001,0.01"]'),
+    "hydra.sweeper.start": ("points in braces", "[{lr: 0.001, batch_size: 64}]"),
+}
+_LOG = "tag(log, interval({}))"
+_FOREIGN_FUNCTIONS = {
+    **dict.fromkeys(("loguniform", "log_uniform", "loginterval", "log_interval"), _LOG),
+    "uniform": "interval({})",
+    "randint": "int(interval({}))",
+}
+"""What Hydra's grammar has in place of the functions of other tools, with their two numbers."""
+_CASTS = {"bool": "bool(1)", "float": "float(1)", "int": "int(1.0)", "str": "str(1)"}
+_CALLS = {
+    "choice": "choice(0.1,0.2)",
+    "glob": "glob(*)",
+    "interval": "interval(0.1,1.0)",
+    "logspace": "logspace(1e-4,1e-1,7)",
+    "range": "range(1,10,2)",
+    "shuffle": "shuffle(range(1,10,2))",
+    "sort": "sort(0.2,0.1)",
+    "tag": "tag(log, interval(0.1,1.0))",
+    "zip": ZIP,
+    **_CASTS,
+}
+"""A call of each function of the grammar."""
+_KEY = r"[+~]{0,2}[A-Za-z_][\w.@/$-]*"
+_PAIRS = {"(": ")", "[": "]", "{": "}"}
+
+
+def explain_unreadable(error: OverrideParseException, config: DictConfig) -> str:
+    """Return what is wrong in a word that Hydra's grammar cannot read, and what to type."""
+    word = str(error.override)
+    problem = f"'{word}' cannot be read"
+    if joined := join_split(word, sys.argv[1:], config):
+        return f"{problem}, because a space begins a new word.\nType: {joined}"
+    if advice := advise_list(word):
+        return problem + advice
+
+    cause = error.__cause__
+    if cause is not None:  # of a function; Hydra keeps none of its parser
+        reason = str(cause).splitlines()[0]
+        return f"{problem}: {reason}.\n{_advise_call(word, config)}"
+    for reason, text in _repaired(word):
+        typed = _as_typed(text, config)
+        if typed:
+            return f"{problem}: {reason}.\nType: {typed}"
+    if example := _example(word, config):
+        return f"{problem}: = and a value are missing.\nType, for example: {example}"
+    return f"{problem}\n{GRAMMAR}"
+
+
+def advise_list(typed: str) -> str:
+    """Return how to type a list of texts or points; empty for other settings."""
+    key = typed.partition("=")[0]
+    if key == "hydra.launcher.additional_parameters":
+        return f"\nType each option alone, as in +{key}.reservation=course"
+    items, example = _LISTS.get(key, ("", ""))
+    return f"\nType a list of {items}, as in {shlex.quote(f'{key}={example}')}" if items else ""
+
+
+def _advise_call(word: str, config: DictConfig) -> str:
+    """Return a call that can be typed in place of one that Hydra refuses."""
+    key, _, call = word.partition("=")
+    name = call.partition("(")[0].strip()
+    if is_zip(word):
+        # because a key of this name would not be set
+        key = f"{key}_and_more" if key in keys(config) else key
+        name = "zip"
+    if example := _CALLS.get(name, ""):
+        return f"Type, for example: {shlex.quote(f'{key}={example}')}"
+    if form := _near_function(call):
+        return f"Type: {shlex.quote(f'{key}={form}')}"
+    return f"Choose one of: {', '.join(sorted({*FUNCTIONS} - {*_CASTS}))}"
+
+
+def _near_function(call: str) -> str:
+    """Return a call with a function that exists; empty if none is near."""
+    if inner := re.fullmatch(r"log\w*\((interval\(.*\))\)", call):
+        return f"tag(log, {inner[1]})"
+    match = re.fullmatch(r"(\w+)\(([^()]*)\)", call)
+    if match is None:
+        return ""
+    names = sorted({*FUNCTIONS, *_FOREIGN_FUNCTIONS} - {*_CASTS})
+    near = next(iter(difflib.get_close_matches(match[1].lower(), names, 1, cutoff=0.8)), "")
+    form = _FOREIGN_FUNCTIONS.get(near, f"{near}({{}})")
+    if near in _FOREIGN_FUNCTIONS and not _are_ends(match[2], form):
+        return form.format("0.1,1.0")
+    return form.format(match[2]) if near else ""
+
+
+def _are_ends(arguments: str, form: str) -> bool:
+    """Return whether the arguments of a function are the two ends of an interval."""
+    try:
+        low, high = map(float, arguments.split(","))
+    except ValueError:
+        return False
+    return low < high and (low > 0 or form != _LOG)
+
+
+def _repaired(word: str) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong in a word, and the word without it and all earlier mistakes."""
+    first = ""
+    for repair in _REPAIRS:
+        reason, text = repair(word)
+        if text != word:
+            first = first or reason
+            word = text
+            yield first, word
+
+
+def _replace_signs(word: str) -> tuple[str, str]:
+    text = ""
+    others = []
+    for sign in word:
+        plain = _plain_sign(sign)
+        text += plain
+        if plain != sign:
+            others.append(sign)
+    return (f"{others[0]} is no sign of a shell" if others else ""), text
+
+
+def _plain_sign(sign: str) -> str:
+    """Return the sign of a shell for one that an editor, or another keyboard, has in its place."""
+    if sign.isascii():
+        return sign
+    name = unicodedata.name(sign, "")
+    if "QUOTATION MARK" in name or "PRIME" in name:
+        return ""
+    if re.search("DASH|HYPHEN|MINUS", name):
+        return "-"
+    plain = unicodedata.normalize("NFKC", sign)
+    return plain if plain.isascii() else sign
+
+
+def _replace_equals(word: str) -> tuple[str, str]:
+    text = re.sub(rf"^({_KEY})\s*(?::=|=+>?|:)\s*(?=[^\s=])", r"\1=", word)
+    return "between a key and its value is one =", text
+
+
+def _replace_separators(word: str) -> tuple[str, str]:
+    text = re.sub(r"\s*;\s*", ",", word)
+    return "between two values is a comma", text
+
+
+def _remove_brackets(word: str) -> tuple[str, str]:
+    text = re.sub(r"=\s*(?:\(([^()]+)\)|\{([^{}:]+)\})$", r"=\1\2", word)
+    return "the values of a sweep have no brackets", text
+
+
+def _remove_commas(word: str) -> tuple[str, str]:
+    text = re.sub(r",(?:\s*,)+", ",", word)
+    text = re.sub(r"([=(\[])\s*,", r"\1", text)
+    text = re.sub(r",\s*([)\]]|$)", r"\1", text)
+    return "beside a comma a value is missing", text
+
+
+def _close_brackets(word: str) -> tuple[str, str]:
+    opened: list[str] = []
+    quote = ""
+    for i, sign in enumerate(word):
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "'\"":
+            quote = sign
+        elif sign in _PAIRS:
+            opened.append(_PAIRS[sign])
+        elif sign in _PAIRS.values() and (not opened or opened.pop() != sign):
+            return f"its {sign} closes nothing", word[:i] + word[i + 1 :]
+    if quote:
+        return f"its {quote} is never closed", word.replace(quote, "")
+    if not opened or word[-1] in _PAIRS:
+        return "", word
+    missing = "".join(reversed(opened))
+    return f"{missing} is missing at its end", word + missing
+
+
+def _quote_value(word: str) -> tuple[str, str]:
+    key, _, value = word.partition("=")
+    others = re.findall(r"[^\w\s/\-\\+.$%*@?|:]|[^\W\x00-\x7f]", value)
+    if not others or re.search(r"['\"(\[{]", value):
+        return "", word
+    return f"{others[0]} needs quotes", f'{key}="{value}"'
+
+
+_REPAIRS: tuple[Callable[[str], tuple[str, str]], ...] = (
+    _replace_signs,
+    _replace_equals,
+    _replace_separators,
+    _remove_brackets,
+    _remove_commas,
+    _close_brackets,
+    _quote_value,
+)
+
+
+def _as_typed(word: str, config: DictConfig) -> str:
+    """Return a word as typed in a shell; empty if Hydra's grammar does not allow it."""
+    if re.fullmatch(r"-+[a-z]+", word):  # a flag, whose dash was another sign
+        name = word.strip("-")
+        return "-m" if name in ("m", "multirun") else f"--{name}"
+    override = _parsed(word)
+    if override is None:
+        return ""
+    current = _current(override.key_or_group, config)
+    is_text_of_list = isinstance(override.value(), list)
+    if is_text_of_list and isinstance(current, int | float | str):
+        key, _, value = word.partition("=")
+        word = f"{key}={value.strip('[] ')}"
+        override = _parsed(word)
+    if override is None or not override.key_or_group:
+        return ""
+    flag = sweep_flag(sys.argv) if override.is_sweep_override() else ""
+    return f"{flag}{shlex.quote(word)}"
+
+
+def _parsed(word: str) -> Override | None:
+    try:
+        return OverridesParser.create().parse_override(word)
+    except HydraException:
+        return None
+
+
+def _example(word: str, config: DictConfig) -> str:
+    """Return the key that a word is, or likely means, with its value in the configuration; empty if
+    there is none."""
+    if not re.fullmatch(_KEY, word):
+        return ""
+    key = word if word in keys(config) else near_key(word, config)
+    value = _current(key, config)
+    return shlex.quote(f"{key}={value}") if isinstance(value, int | float | str) else ""
+
+
+def _current(key: str, config: DictConfig) -> object:
+    """Return the choice of a group, or the value of a key; None if the configuration has none."""
+    choices = OmegaConf.select(config, "hydra.runtime.choices", default={})
+    if key in choices:
+        return choices[key]
+    if not key:
+        return None
+    return OmegaConf.select(config, key, throw_on_resolution_failure=False)

@@ -1,0 +1,119 @@
+"""Typed values that likely mean something else. They are reported, and not refused."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from omegaconf import DictConfig, OmegaConf
+
+from sweeps.base.errors import UserError
+from sweeps.base.wording import counted
+from sweeps.hydra.settings import SweeperConf
+from sweeps.hydra.sweeper_settings import target_of
+from sweeps.space.space import Choice, Parameter, SearchSpace, is_grid
+from sweeps.study.run.choosing import total
+
+
+def likely_mistakes(
+    settings: SweeperConf,
+    space: SearchSpace,
+    config: DictConfig,
+    words: Sequence[str],
+    options: Callable[[str], Sequence[str]],
+) -> Iterator[str]:
+    """Yield settings that likely mean something else, such as a value typed twice, or more trials
+    than points."""
+    if (settings.sampler or {}).get("_target_") == target_of("sampler", "cmaes"):
+        unordered = [
+            parameter.key
+            for parameter in space.parameters
+            if parameter.condition or (isinstance(parameter, Choice) and not parameter.ordered)
+        ]
+        if unordered:
+            yield (
+                "hydra/sweeper/sampler=cmaes models numbers only: it samples"
+                f" {', '.join(unordered)} at random"
+            )
+    target = settings.target
+    name = settings.objectives[0]
+    if target is not None and name.endswith("accuracy") and 1 < target <= 100:
+        yield (
+            f"hydra.sweeper.target={target:g} is out of reach if {name} is a fraction of 1: use"
+            f" {target / 100:g}"
+        )
+    yield from _ranges_of_one(words)
+    yield from _replaced_words(words)
+    yield from _joined_choices(words, options)
+    for parameter in space.parameters:
+        if problem := _decimal_comma(parameter, config):
+            yield problem
+        if isinstance(parameter, Choice) and len(parameter.distinct) < len(parameter.values):
+            values = counted(len(parameter.distinct), "value")
+            yield f"{parameter.key}={parameter.typed} is {values}: each is tried once"
+    n_trials = settings.n_trials if any(".n_trials=" in word for word in words) else None
+    if n_trials and (count := total(settings, space)) < n_trials:
+        kind = "grid" if is_grid(settings) else "search space"
+        hint = "; to search, add hydra/sweeper=optuna" if is_grid(settings) else ""
+        points = f"the {kind} has {counted(count, 'point')}"
+        yield f"{points}: each is tried once, not hydra.sweeper.n_trials={n_trials}{hint}"
+
+
+def _ranges_of_one(words: Sequence[str]) -> Iterator[str]:
+    """Yield the typed ranges whose step leaves one value."""
+    number = r"(-?[\d.]+(?:e-?\d+)?)"
+    for word in words:
+        match = re.fullmatch(
+            rf"(.+)=range\({number}, *{number}\)", word.replace("start=", "").replace("stop=", "")
+        )
+        if match and 0 < (span := float(match[3]) - float(match[2])) <= 1:
+            step = f"{match[1]}=range({match[2]},{match[3]},{span / 2:g})"
+            yield (
+                f"{word} is one value, {match[2]}, because its step is 1. For several, type a step:"
+                f" '{step}'"
+            )
+
+
+def with_decimal_comma(error: UserError, space: SearchSpace, config: DictConfig) -> UserError:
+    """Return the error of a value with the notice that a decimal comma made the value of it."""
+    text = str(error)
+    for parameter in space.parameters:
+        problem = _decimal_comma(parameter, config)
+        if problem and text.startswith(f"{parameter.key}="):
+            return type(error)(f"{text.splitlines()[0]}\n{problem}")
+    return error
+
+
+def _decimal_comma(parameter: Parameter, config: DictConfig) -> str:
+    """Return that two whole numbers are likely one number with a decimal comma; empty if not."""
+    key = parameter.key
+    texts = parameter.texts if isinstance(parameter, Choice) else ()
+    whole = [text.strip("'") for text in texts]
+    if len(whole) != 2 or not all(text.isdecimal() for text in whole):
+        return ""
+    current = OmegaConf.select(config, key.lstrip("+"), throw_on_resolution_failure=False)
+    has_leading_zero = len(whole[1]) > 1 and whole[1].startswith("0")
+    if not isinstance(current, float) and not has_leading_zero:
+        return ""
+    number = f"{key}={whole[0]}.{whole[1]}"
+    return f"{key}={','.join(whole)} is two values. For one with a decimal point, type: {number}"
+
+
+def _replaced_words(words: Sequence[str]) -> Iterator[str]:
+    """Yield the words of the app that a later word with the same key replaces."""
+    last: dict[str, str] = {}
+    for word in words:
+        key = word.partition("=")[0]
+        if key.startswith("hydra."):  # because a driver adds some
+            continue
+        earlier = last.get(key, word)
+        if earlier != word:
+            yield f"{word} replaces {earlier}"
+        last[key] = word
+
+
+def _joined_choices(words: Sequence[str], options: Callable[[str], Sequence[str]]) -> Iterator[str]:
+    """Yield the groups with a list of choices, which is one trial with all of them."""
+    for word in words:
+        key, _, value = word.partition("=")
+        if value.startswith("[") and "," in value and options(key):
+            sweep = f"{key}={value.strip('[] ')}"
+            yield f"{word} is one choice, of all these files. To sweep them, type: {sweep}"
