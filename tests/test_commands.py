@@ -162,13 +162,22 @@ WRONG = [
     (["stop"], "stop: the name of a study is missing.\nStudies: killed, failed, good"),
     (["prune", "good", "--trial", "two"], "--trial two: it must be a whole number.\nType, for example: --trial 2"),
     (["ui", "good", "--port=a"], "--port a: it must be a whole number.\nType, for example: --port 5000"),
-    (["list", "good"], " list takes no such word.\nSee: "),
+    (["list", "good"], " list takes no such word.\nType: sweeps status good"),
+    (["status", "good", "failed"], "failed: sweeps status takes no such word.\nSee: "),
+    (["exclude", "good", "x", ">", "1", "--root", "."], "sweeps exclude good 'x > 1' --root ."),
+    (["prune", "good", "0"], "prune: --trial is missing.\nType: sweeps prune good --trial 0"),
+    (["prune", "good", "--trial", "0", "1"], "Type: sweeps prune good --trial 0 --trial 1"),
+    (["prune", "good", "--trial", "0,1"], "--trial 0,1: it must be a whole number.\nType: --trial 0 --trial 1"),
+    (["best", "good", "1"], "1: sweeps best takes no such word.\nType: sweeps best good --trial 1"),
+    (["list", "--root", "nowhere"], "--root nowhere: there is no such folder.\nType the folder that contains"),
+    (["list", "--root", "multirun/good/study.json"], "--root multirun/good/study.json: it is a file.\nType the folder"),
+    (["list", "--root", "multirun/good"], "--root multirun/good: it is a study.\nType the folder that contains"),
     (["list", "--rot"], "--rot: there is no such option.\nDid you mean --root?"),
     (["status", "good", "--root"], "--root: its value is missing.\nSee: "),
     (["exclude", "good"], "exclude: CONDITION is missing.\nSee: "),
     (["frobnicate"], "frobnicate: there is no such command.\nChoose one of: best, refit"),
     (["status", "nothing"], "there is no study nothing in multirun.\nStudies: killed, failed, good"),
-    (["status", "good", "--root", "nowhere"], "there is no study good in nowhere.\nThere are no studies yet. Start"),
+    (["status", "good", "--root", "."], "there is no study good in ..\nThere are no studies yet. Start"),
     (["status", "goood"], "there is no study goood in multirun.\nDid you mean good?"),
     (["stop", ".."], "there is no study .."),
     (["ui", "nothing"], "there is no study nothing in multirun.\nStudies: killed, failed, good"),
@@ -176,9 +185,9 @@ WRONG = [
     (["ui", "good", "--uri", "sqlite:///none.db"], "none.db has no study or runs named good"),
     (["ui", "--uri", "sqlite:///none.db"], "none.db\nCreate it with sweep.py -m, or choose an existing store with"),
     (["ui", "--uri", "postgresql://me:sesame@h/db"], "postgresql://me:***@: a password in a command line"),
-    (["ui", "--root", "nowhere"], "there are no studies in nowhere\nStart one with"),
+    (["ui", "--root", "."], "there are no studies in .\nStart one with"),
     (["sync", "nothing"], "there is no study nothing in multirun.\nStudies: killed, failed, good"),
-    (["sync", "--root", "nowhere"], "there are no studies in nowhere\nStart one with"),
+    (["sync", "--root", "."], "there are no studies in .\nStart one with"),
     (
         ["resume", "failed", "--retry", "fialed"],
         "--retry fialed: not a state that can be retried.\nChoose among failed, diverged",
@@ -193,18 +202,30 @@ WRONG = [
         "--trials one: not a list of trial numbers.\nType numbers, as in --trials 3,7",
     ),
     (["resume", "failed", "--trials", "1,,2"], "--trials 1,,2: not a list"),
+    (["resume", "failed", "--trials", "2-1"], "--trials 2-1: not a list"),
+    (["resume", "failed", "--trials", "0-1"], "no such trials to retry. It has: 2 failed"),
     (["resume", "failed", "--trials", "-1"], "--trials -1: not a list"),
     (["resume", "failed", "--trials", "0"], "no such trials to retry. It has: 2 failed, 0 diverged"),
     (["resume", "failed", "--trials", "1,9"], "no such trials to retry. It has: 2 failed"),
     (["resume", "failed", "--retry", "lost"], "no such trials to retry. It has: 2 failed, 0 diverged"),
     (["resume", "good", "--retry", "failed"], "no such trials to retry. It has: 0 failed"),
-    (["resume", "failed", "lr=3", "--retry", "failed"], "lr=3: not a setting of the launcher, and other settings make"),
+    (["resume", "failed", "zz=3", "--retry", "failed"], "zz=3: there is no such setting.\nType a setting of the lau"),
+    (["resume", "good", "x=3"], "sweeps x.\nTo add a trial, type: python -m sweeps resume good --add x=3"),
+    (["resume", "good", "x=3,4"], "To add values, type: "),
+    (["resume", "good", "mem_gb=8"], "Type: python -m sweeps resume good hydra.launcher.mem_gb=8"),
+    (["resume", "good", "repeats=2"], "another value makes another study.\nType: "),
+    (["resume", "failed", "1"], "1: not a setting, as in key=value.\nTo retry such trials, type: "),
     (
         ["resume", "failed", "--retry", "failed", "hydra.launcher.mem_gb"],
         "Type a setting of the launcher, as in hydra.",
     ),
     (["report", "good", "--format", "gif"], "--format gif: unknown format.\nChoose among pdf, svg, png"),
     (["report", "good", "--table", "word"], "--table word: unknown format.\nChoose among latex, markdown, csv"),
+    (["report", "good", "--table", "cvs"], "--table cvs: unknown format.\nDid you mean: --table csv"),
+    (
+        ["report", "good", "--table", "csv", "--columns", "+x,Objectiv"],
+        "--columns Objectiv: unknown column.\nDid you mean: --columns x,objective",
+    ),
     (["report", "good", "--table", "csv", "--columns", "y"], "--columns y: unknown column.\nChoose among trial, state"),
     (["report", "good", "--columns", "x"], "--columns needs --table.\nAdd: --table latex"),
     (["report", "good", "--table", "csv", "--classes"], "none of its best trials saved a model that predicts classes"),
@@ -213,6 +234,7 @@ WRONG = [
     (["report", "good", "--metrics", "loss"], "--metrics needs --figures.\nAdd: --figures figures"),
     (["report", "good", "--figures", "f", "--metrics", "lss"], "--metrics lss: no trial reported a metric.\nRemove"),
     (["report", "good", "--figures", "f", "--by", "hours"], "--by hours: unknown axis.\nChoose among step, seconds"),
+    (["report", "good", "--figures", "f", "--by", "second"], "--by second: unknown axis.\nDid you mean: --by seconds"),
     (["report", "good", "--figures", "f", "--trials", "x"], "--trials x: not a list of trial numbers.\nType numbers"),
     (["report", "good", "--figures", "f", "--facet", "y"], "--facet y: unknown param.\nChoose among x"),
     (["report", "good", "--methods", "--open"], "--methods and --open conflict, because --methods writes no page"),
@@ -341,6 +363,10 @@ def test_other_damaged_files_hide_no_trial(answer: Answer, tmp_path: Path, file:
         '{"objective": []}',
         '{"directions": ["up"]}',
         '{"search": {"points": "5"}}',
+        '{"search": {"sampler": "5"}}',
+        '{"sweep_dir": [null]}',
+        '{"working_folder": "\\ud800"}',
+        "a folder",
         '{"config": %s}' % ("[" * 300 + "]" * 300),
         '{"total": 1%s}' % ("0" * 400),
     ],
@@ -349,7 +375,11 @@ def test_definition_of_other_types_hides_no_other_study(answer: Answer, tmp_path
     file = tmp_path / "multirun" / "failed" / "study.json"
     whole = json.loads(file.read_text())
     is_part = content.startswith('{"')
-    file.write_text(json.dumps({**whole, **json.loads(content)}) if is_part else content)
+    file.unlink()
+    if content == "a folder":
+        file.mkdir()
+    else:
+        file.write_text(json.dumps({**whole, **json.loads(content)}) if is_part else content)
     code, listed = answer("list")
     assert code == 0 and "2 of 2" in listed and f"{file} cannot be read" in listed
     for command in ("status", "best", "report"):
@@ -377,6 +407,13 @@ def test_journal_of_other_types_hides_no_other_study(answer: Answer, tmp_path: P
     code, listed = answer("list")
     assert code == 0 and "2 of 2" in listed and f"{file} cannot be read" in listed
     assert len(answer("status", "failed")[1].splitlines()) == 2
+
+
+def test_missing_definition_is_named(answer: Answer, tmp_path: Path) -> None:
+    (file := tmp_path / "multirun" / "failed" / "study.json").unlink()
+    missing = f"{file} is missing.\nTo repair it, type the command that started study failed again\n"
+    assert answer("status", "failed") == (2, missing)
+    assert missing.splitlines()[0] in answer("list")[1].replace("multirun", f"{tmp_path}/multirun")
 
 
 def test_best_writes_no_file_by_default(answer: Answer, tmp_path: Path) -> None:
@@ -499,7 +536,8 @@ def test_list_prints_whole_names(answer: Answer, tmp_path: Path) -> None:
     name = "optimizers_and_learning_rates_of_the_second_network_2026-11-22"
     shutil.copytree(tmp_path / "multirun" / "good", tmp_path / "multirun" / name)
     assert f" {name} " in answer("list")[1]
-    assert answer("list", "--root", "nowhere") == (0, "there are no studies in nowhere; start one with sweep.py -m\n")
+    (tmp_path / "empty").mkdir()
+    assert answer("list", "--root", "empty") == (0, "there are no studies in empty; start one with sweep.py -m\n")
 
 
 def test_archived_study_is_reported(answer: Answer, tmp_path: Path) -> None:

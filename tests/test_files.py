@@ -291,7 +291,7 @@ def test_read_json_returns_the_object(tmp_path: Path) -> None:
     assert read_json(file) is None
     file.write_text('{"a": [1, {}]}')
     assert read_json(file) == {"a": [1, {}]}
-    with pytest.raises(OSError, match="Is a directory"):
+    with pytest.raises(CorruptFile, match="Is a directory"):
         read_json(tmp_path)
 
 

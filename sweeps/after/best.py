@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from sweeps.analysis import configurations
 from sweeps.base.errors import UserError
 from sweeps.base.files import write_whole
+from sweeps.base.wording import one_line, reason
 from sweeps.hydra import plain
 from sweeps.hydra.settings import SINGLE_RUN_SETTINGS
 from sweeps.record.definition import Definition
@@ -46,10 +47,8 @@ def choose_trial(study: StudySnapshot, number: int | None) -> TrialRecord:
         missing = "completed trial with a result" if number is None else f"result of trial {number}"
         best_numbers = ", ".join(str(trial.number) for trial in study.top(5))
         choice = f"Choose a trial with a result, best first: {best_numbers}"
-        reason = f"Show the reason: {sweeps_line('status', study.folder)}"
-        raise UserError(
-            f"study {study.name} has no {missing}.\n{choice if best_numbers else reason}"
-        )
+        show = f"Show the reason: {sweeps_line('status', study.folder)}"
+        raise UserError(f"study {study.name} has no {missing}.\n{choice if best_numbers else show}")
     return trial
 
 
@@ -111,7 +110,8 @@ def write_experiment(
         folders = [Path(source["path"]) for source in sources if source["provider"] == "main"]
     except (OSError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
         raise UserError(
-            f"trial {trial.number} cannot be written as {EXPERIMENT}: {error!r}"
+            f"{trial.folder / '.hydra'}: trial {trial.number} cannot be written as {EXPERIMENT}:"
+            f" {one_line(reason(error))}.\nTo train it again, type the command above"
         ) from error
     for folder in folders:
         if (folder / EXPERIMENT).exists():  # which Hydra finds first

@@ -75,16 +75,17 @@ def tail_s(trials: Iterable[TrialRecord]) -> float:
     return sum(last_end - end for end in ends if end > last_start)
 
 
-def wall_clock_s(trials: Iterable[TrialRecord]) -> float:
-    """Return the seconds from the first start of an attempt to the last end; 0 if none has
-    ended."""
+def real_time_s(trials: Iterable[TrialRecord]) -> float:
+    """Return the seconds in which at least one attempt ran: without queues, and without the time in
+    which nobody resumed the study."""
     attempts = chain.from_iterable(trial.attempts for trial in trials)
-    outcomes = [outcome for outcome in attempts if outcome.started_at]
-    if not outcomes:
-        return 0.0
-    first = min(outcome.started_at or 0.0 for outcome in outcomes)
-    last = max(outcome.ended_at for outcome in outcomes)
-    return max(0.0, last - first)  # because the clocks of two nodes may differ
+    ran = [(outcome.started_at, outcome.ended_at) for outcome in attempts if outcome.started_at]
+    total = 0.0
+    counted_to = 0.0
+    for start, end in sorted(ran):
+        total += max(0.0, end - max(start, counted_to))
+        counted_to = max(counted_to, end)
+    return total
 
 
 def pauses(trial: TrialRecord) -> list[tuple[float, float]]:

@@ -162,7 +162,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        if error.errno != errno.EINVAL:
+        if error.errno not in (errno.EINVAL, errno.EISDIR):
             raise
         raise CorruptFile(path, error.strerror) from error
     except MALFORMED as error:

@@ -3,6 +3,7 @@ shared functions."""
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterable
 from contextlib import chdir
@@ -17,6 +18,7 @@ from sweeps.base.errors import UserError
 from sweeps.base.files import holder
 from sweeps.choose import manual
 from sweeps.hydra.followed import resolved
+from sweeps.hydra.near import advise_names
 from sweeps.launchers.slurm.follow.listing import JobInfo
 from sweeps.launchers.slurm.queue import living_jobs
 from sweeps.launchers.slurm.trials import driver_chain
@@ -68,7 +70,29 @@ Name = Annotated[
         metavar="NAME", help="name of the study, as printed by `list`", autocompletion=complete_name
     ),
 ]
-Root = Annotated[Path, typer.Option(help="folder that contains the studies")]
+
+
+def check_root(context: typer.Context, root: Path) -> Path:
+    """Return the folder of --root. Raises UserError if it is no folder, or a study itself."""
+    if context.resilient_parsing or root == MULTIRUN:
+        return root
+    problem = ""
+    example = MULTIRUN
+    if (root / "study.json").exists():
+        problem = "it is a study"
+        example = root.parent
+    elif not root.is_dir():
+        problem = "it is a file" if root.exists() else "there is no such folder"
+    if problem:
+        option = shlex.join(["--root", str(example)])
+        raise UserError(
+            f"--root {root}: {problem}.\nType the folder that contains the studies, as in {option}"
+        )
+    next(root.iterdir(), None)  # raises OSError if one may not look
+    return root
+
+
+Root = Annotated[Path, typer.Option(help="folder that contains the studies", callback=check_root)]
 
 
 def read(name: str, root: Path) -> tuple[StudySnapshot, Definition]:
@@ -128,7 +152,24 @@ def working_folder(definition: Definition) -> Path:
 def check_choice(option: str, value: str, allowed: Iterable[str]) -> None:
     """Raise UserError if the value of an option is not allowed."""
     if value not in allowed:
-        raise UserError(f"{option} {value}: unknown format.\nChoose among {', '.join(allowed)}")
+        advice = advise_names(option, [value], [*allowed])
+        raise UserError(f"{option} {value}: unknown format.\n{advice}")
+
+
+def numbers_of(option: str, words: str) -> list[int]:
+    """Return the numbers of trials that were typed, as in `3,7` or `0-4`. Raises UserError for
+    other words."""
+    numbers: list[int] = []
+    for word in words.split(",") if words else ():
+        ends = [end.strip() for end in word.split("-")]
+        is_range = len(ends) <= 2 and all(end.isdecimal() and len(end) < 7 for end in ends)
+        if not is_range or int(ends[0]) > int(ends[-1]):
+            raise UserError(
+                f"{option} {words}: not a list of trial numbers.\nType numbers, as in {option} 3,7"
+                f" or {option} 0-4"
+            )
+        numbers += range(int(ends[0]), int(ends[-1]) + 1)
+    return numbers
 
 
 def check_output(output: Path, example: str) -> None:

@@ -26,7 +26,9 @@ from sweeps.commands.disk_errors import explain
 from sweeps.launchers.contract import DRIVER_LOG
 from sweeps.launchers.slurm.queue import SlurmError
 from sweeps.launchers.slurm.trials import driver_chain
+from sweeps.record import study_file
 from sweeps.record.definition import Definition
+from sweeps.record.journal import FILE as JOURNAL
 from sweeps.record.place import resume_line
 from sweeps.record.study import StudySnapshot
 from sweeps.show.terminal.lines import relative_path
@@ -60,6 +62,7 @@ def list_studies(root: Root = MULTIRUN) -> None:
             _line(_best(study)),
             _line(driver),
         )
+    problems += _describe_unreadable(root)
     for file in sorted(root.glob("*/*/study.json")):
         outer = file.parents[1]
         list_line = shlex.join(["python", "-m", "sweeps", "list", "--root", str(outer)])
@@ -70,6 +73,19 @@ def list_studies(root: Root = MULTIRUN) -> None:
         console.print(f"there are no studies in {root}; start one with sweep.py -m")
     for problem in problems:
         console.print(problem, soft_wrap=True)
+
+
+def _describe_unreadable(root: Path) -> list[str]:
+    """Return a line for each folder that may hold a study, but has no definition that one may
+    read."""
+    problems = []
+    for folder in sorted(root.iterdir()) if root.is_dir() else ():
+        try:
+            if (folder / JOURNAL).exists() and not (folder / study_file.FILE).exists():
+                problems.append(study_file.explain_missing(folder).splitlines()[0])
+        except OSError as error:
+            problems.append(explain(error).splitlines()[0])
+    return problems
 
 
 def _line(words: str) -> Text:

@@ -8,7 +8,17 @@ import typer
 
 from sweeps.base.errors import UserError
 from sweeps.base.files import write_whole
-from sweeps.commands import MULTIRUN, Name, Root, check_choice, check_output, command, console, read
+from sweeps.commands import (
+    MULTIRUN,
+    Name,
+    Root,
+    check_choice,
+    check_output,
+    command,
+    console,
+    numbers_of,
+    read,
+)
 from sweeps.record.definition import Definition
 from sweeps.record.study import StudySnapshot
 from sweeps.record.study_file import sweeps_line
@@ -50,7 +60,7 @@ def report(
         str, typer.Option(help="figures: axis of the learning curves: step, seconds or epoch")
     ] = "",
     trials: Annotated[
-        str, typer.Option(help="figures: trials of the learning curves, as in 3,7")
+        str, typer.Option(help="figures: trials of the learning curves, as in 3,7 or 0-4")
     ] = "",
     facet: Annotated[
         str, typer.Option(help="figures: learning curves by the values of a param, as in optimizer")
@@ -115,7 +125,9 @@ def report(
 
         findings = Findings(with_importance(study, space_of(definition.parameters)), target, counts)
         if figures:
-            choice = Choice(tuple(_split(metrics)), by or STEP, tuple(_numbers(trials)), facet)
+            choice = Choice(
+                tuple(_split(metrics)), by or STEP, tuple(numbers_of("--trials", trials)), facet
+            )
             _write_figures(findings, figures, file_format or picture.FORMATS[0], choice)
         else:
             _write_page(findings, shows_scaling, browser)
@@ -238,16 +250,6 @@ def scaling_of_table(
 
 def _split(words: str) -> list[str]:
     return [word.strip() for word in words.split(",") if word.strip()]
-
-
-def _numbers(words: str) -> list[int]:
-    """Return the numbers of --trials. Raises UserError if the words are no such list."""
-    numbers = _split(words)
-    if not all(number.isdecimal() and len(number) < 10 for number in numbers):
-        raise UserError(
-            f"--trials {words}: not a list of trial numbers.\nType numbers, as in --trials 3,7"
-        )
-    return [int(number) for number in numbers]
 
 
 def _counts(words: str) -> list[int]:

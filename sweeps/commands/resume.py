@@ -11,13 +11,22 @@ import typer
 from sweeps.base.errors import UserError
 from sweeps.base.files import holder
 from sweeps.choose import manual
-from sweeps.commands import MULTIRUN, Name, Root, command, console, has_driver, read, working_folder
+from sweeps.commands import (
+    MULTIRUN,
+    Name,
+    Root,
+    command,
+    console,
+    has_driver,
+    numbers_of,
+    read,
+    working_folder,
+)
+from sweeps.commands.changes import RETRIED, change_line
 from sweeps.record import study_file
 from sweeps.record.definition import Definition
 from sweeps.record.place import is_usual, resume_line
 from sweeps.record.study import StudySnapshot
-
-_RETRIED = ("failed", "diverged", "out_of_memory", "timed_out", "lost", "infeasible")
 
 
 @command()
@@ -32,10 +41,10 @@ def resume(
     ] = None,
     root: Root = MULTIRUN,
     retry: Annotated[
-        str, typer.Option(help=f"also retry trials in some of these states: {','.join(_RETRIED)}")
+        str, typer.Option(help=f"also retry trials in some of these states: {','.join(RETRIED)}")
     ] = "",
     trials: Annotated[
-        str, typer.Option(help="retry only the trials of these numbers, as in 3,7")
+        str, typer.Option(help="retry only the trials of these numbers, as in 3,7 or 0-4")
     ] = "",
     add: Annotated[
         str | None,
@@ -57,29 +66,15 @@ def resume(
         ):
             return
     if retry or trials:
-        _request_retries(read(name, root)[0], retry or ",".join(_RETRIED), trials)
-    line = _change(resume_line(definition, folder), changes or [])
+        _request_retries(read(name, root)[0], retry or ",".join(RETRIED), trials)
+    line = resume_line(definition, folder)
+    if changes:
+        line = change_line(definition, read(name, root)[0], changes)
     study_file.refuse_foreign(folder, f"cd {shlex.quote(definition.working_folder)} && {line}")
     console.print(line, soft_wrap=True)
     os.chdir(working_folder(definition))
     words = shlex.split(line)
     os.execvp(words[0], words)  # noqa: S606 - the command that the user typed, without a shell
-
-
-def _change(line: str, changes: Sequence[str]) -> str:
-    """Return a command line with changed settings, each in place of its former value. Raises
-    UserError."""
-    words = shlex.split(line)
-    for change in changes:
-        key, equals, _ = change.lstrip("+").partition("=")
-        if not equals or not key.startswith(("hydra.launcher.", "hydra/launcher")):
-            raise UserError(
-                f"{change}: not a setting of the launcher, and other settings make another study.\n"
-                "Type a setting of the launcher, as in hydra.launcher.mem_gb=16, or remove it"
-            )
-        words = [word for word in words if word.partition("=")[0].lstrip("+") != key]
-        words.append(change)
-    return shlex.join(words)
 
 
 def _refuse_moved(folder: Path, definition: Definition) -> None:
@@ -108,7 +103,7 @@ def _request_retries(study: StudySnapshot, retry: str, trials: str) -> None:
     UserError."""
     from sweeps.study.run.requests import request_retries
 
-    numbers = _numbers_to_retry(study, _states(retry), _typed_numbers(trials))
+    numbers = _numbers_to_retry(study, _states(retry), {*numbers_of("--trials", trials)})
     if process := holder(study.folder / "driver.lock"):
         stop_line = study_file.sweeps_line("stop", study.folder)
         raise UserError(
@@ -121,21 +116,10 @@ def _states(retry: str) -> list[str]:
     """Return the states that were typed. Raises UserError for one that cannot be retried."""
     states = retry.replace(" ", "").split(",")
     for state in states:
-        if state not in _RETRIED:
-            choices = f"Choose among {', '.join(_RETRIED)}, as in --retry failed,lost"
+        if state not in RETRIED:
+            choices = f"Choose among {', '.join(RETRIED)}, as in --retry failed,lost"
             raise UserError(f"--retry {state}: not a state that can be retried.\n{choices}")
     return states
-
-
-def _typed_numbers(trials: str) -> set[int]:
-    """Return the numbers of trials that were typed; none for all trials. Raises UserError for other
-    words."""
-    words = trials.split(",") if trials else []
-    if not all(word.strip().isdecimal() for word in words):
-        raise UserError(
-            f"--trials {trials}: not a list of trial numbers.\nType numbers, as in --trials 3,7"
-        )
-    return {int(word) for word in words}
 
 
 def _numbers_to_retry(study: StudySnapshot, states: Sequence[str], typed: set[int]) -> list[int]:
@@ -148,6 +132,6 @@ def _numbers_to_retry(study: StudySnapshot, states: Sequence[str], typed: set[in
         return numbers
 
     ended = list(state_of.values())
-    counts = ", ".join(f"{ended.count(state)} {state}" for state in _RETRIED)
+    counts = ", ".join(f"{ended.count(state)} {state}" for state in RETRIED)
     hint = f"\nChoose among: --trials {','.join(map(str, matching))}" if matching else ""
     raise UserError(f"study {study.name} has no such trials to retry. It has: {counts}{hint}")

@@ -4,6 +4,7 @@ import difflib
 import re
 import shlex
 import sys
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ _COMMANDS = {
 """Words that people type for our commands."""
 _ENDING = ("archive", "delete", "prune", "stop")
 """Commands that end or remove a study, of which no study is advised."""
+_TRIAL = "--trial"
 _KINDS = {"integer": ("a whole number", "2"), "number": ("a number", "0.9")}
 
 
@@ -50,8 +52,9 @@ def explain_usage(error: Any) -> str:
         problem = f"{error.option_name}: its value is missing."
     elif kind == "BadParameter" and getattr(error, "param", None):
         problem, advice = _explain_value(error.param, message, advice)
-    elif extra := re.search(r"unexpected extra argument.*\((.*)\)", message):
+    elif extra := re.search(r"unexpected extra argument\S* \((.*)\)", message, re.DOTALL):
         problem = f"{extra[1]}: {line} takes no such word."
+        advice = _advise_extra(error.ctx, extra[1].split(" "), line) or advice
     else:
         problem = message
     return f"{problem}\n{advice}"
@@ -63,7 +66,8 @@ def _explain_missing(error: Any, line: str) -> str:
     param = error.param
     if param.name not in ("name", "names") or command == "init":
         word = param.metavar or param.opts[0]
-        return f"{command}: {word} is missing.\nSee: {line} --help"
+        advice = _advise_numbers(_after(command), line) if word == _TRIAL else ""
+        return f"{command}: {word} is missing.\n{advice or f'See: {line} --help'}"
     root = Path(error.ctx.params.get("root") or MULTIRUN)
     problem = f"{command}: the name of a study is missing"
     needed = 2 if command == "compare" else 1
@@ -72,6 +76,42 @@ def _explain_missing(error: Any, line: str) -> str:
         return f"{problem}.\n{suggest_study('', root)}"
     typed = shlex.join([*newest, *_after(command)])
     return f"{problem}.\nFor the newest, type: {line} {typed}"
+
+
+def _advise_extra(context: Any, extra: Sequence[str], line: str) -> str:
+    """Return the line that was likely meant by words that a command does not take; empty if none
+    is."""
+    command = context.info_name
+    words = _after(command)
+    if command == "list":
+        return f"Type: {shlex.join([*line.split()[:-1], 'status', *words])}"
+    if command == "exclude":
+        return _advise_condition(words, extra, line)
+    options = [param for param in context.command.params if _TRIAL in param.opts]
+    takes_words = options and (options[0].multiple or len(extra) == 1)
+    return _advise_numbers(words, line) if takes_words else ""
+
+
+def _advise_condition(words: Sequence[str], extra: Sequence[str], line: str) -> str:
+    """Return the line of `exclude` with its condition in one word; empty if options divide it."""
+    for first in range(1, len(words)):
+        end = first + 1 + len(extra)
+        if words[first + 1 : end] == [*extra]:
+            condition = " ".join(words[first:end])
+            return f"Type: {line} {shlex.join([*words[:first], condition, *words[end:]])}"
+    return ""
+
+
+def _advise_numbers(words: Sequence[str], line: str) -> str:
+    """Return the line with `--trial` before each number of a trial; empty without a number."""
+    typed: list[str] = []
+    numbers: list[str] = []
+    for before, word in pairwise(["", *words]):
+        if word.isdecimal() and (before == _TRIAL or not before.startswith("-")):
+            numbers += [_TRIAL, word]
+        elif word != _TRIAL:
+            typed.append(word)
+    return f"Type: {line} {shlex.join([*typed, *numbers])}" if numbers else ""
 
 
 def _after(command: str) -> list[str]:
@@ -86,6 +126,9 @@ def _explain_value(param: Any, message: str, see: str) -> tuple[str, str]:
     values = [after for word, after in pairwise(sys.argv) if word == option]
     values += [word.partition("=")[2] for word in sys.argv if word.startswith(f"{option}=")]
     typed = f"{option} {values[-1]}" if values else option
+    if param.multiple and re.fullmatch(r"\d+(,\d+)+", values[-1] if values else ""):
+        each = " ".join(f"{option} {number}" for number in values[-1].split(","))
+        return f"{typed}: it must be a whole number.", f"Type: {each}"
     for name, (words, usual) in _KINDS.items():
         if f"valid {name}" in message:
             example = "5000" if option == "--port" else usual

@@ -1,6 +1,7 @@
 """The key or the choice that was likely meant by one that does not exist."""
 
 import difflib
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -34,6 +35,21 @@ def closest(word: str, words: Iterable[str]) -> str:
     matches = difflib.get_close_matches(word, words)
     swapped = [match for match in matches if sorted(match) == sorted(word)]
     return next(iter([*foreign, *swapped, *matches]), "")
+
+
+def advise_names(option: str, typed: Sequence[str], names: Sequence[str]) -> str:
+    """Return an option with the names that were likely meant, or all names that it takes."""
+    meant = [word if word in names else _nearest(word, names) for word in typed]
+    if all(meant):
+        return f"Did you mean: {shlex.join([option, ','.join(meant)])}"
+    return f"Choose among {', '.join(names)}"
+
+
+def _nearest(word: str, names: Sequence[str]) -> str:
+    """Return the closest of the names, or the shortest that contains the word; empty if none
+    does."""
+    containing = [name for name in names if len(word) > 2 and word.lower() in name.lower()]
+    return closest(word.lower(), names) or min(containing, key=len, default="")
 
 
 def near_choice(group: str, name: str, choices: Sequence[str]) -> str:

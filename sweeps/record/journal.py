@@ -33,8 +33,8 @@ class Journal:
         cannot be applied."""
         if not self.path.exists():
             return
-        if self.path.is_fifo():
-            raise CorruptFile(self.path, "it is a pipe")
+        if not self.path.is_file():
+            raise CorruptFile(self.path, "it is not a regular file")
         with self.path.open("rb") as file:
             for line in file:
                 if not line.endswith(b"\n"):

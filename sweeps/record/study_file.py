@@ -11,11 +11,12 @@ from sweeps.base.errors import UserError
 from sweeps.base.files import MALFORMED, CorruptFile, is_private, quarantine, read_json, write_whole
 from sweeps.record.definition import FORMAT, Definition
 from sweeps.record.extension import add_extension, well_formed
+from sweeps.record.journal import FILE as JOURNAL
 from sweeps.record.place import another_study, resume_line, suggest_study, unpack_line
 from sweeps.record.removal import FIXED, explain_removal
 from sweeps.trial import well_typed
 
-_FILE = "study.json"
+FILE = "study.json"
 DONE = "done"
 """The file with the reason why a study is done early, such as a target that was reached."""
 ARCHIVE = "archive"
@@ -25,13 +26,13 @@ ARCHIVE = "archive"
 def write_or_check(folder: Path, new: Definition, extend: bool) -> str:
     """Write a new study's definition, or raise UserError if it is another study's. Return the
     file's repairs."""
-    file = folder / _FILE
+    file = folder / FILE
     mended = ""
     try:
         old = read(folder)
     except FileNotFoundError:
         old = new
-        if (folder / "journal.jsonl").exists():
+        if (folder / JOURNAL).exists():
             mended = f"{file} is missing. This command defines the study anew"
     except CorruptFile as error:
         old = new
@@ -85,9 +86,9 @@ def refuse_differences(folder: Path, old: Definition, new: Definition, extend: b
 def refuse_foreign(folder: Path, line: str) -> None:
     """Raise UserError if another user could have changed the study's definition, from which `line`
     would run."""
-    if not is_private((folder / _FILE).stat()):
+    if not is_private((folder / FILE).stat()):
         raise UserError(
-            f"{folder / _FILE}: another user could have changed the command in it.\nCheck it, then"
+            f"{folder / FILE}: another user could have changed the command in it.\nCheck it, then"
             f" type it: {line}"
         )
 
@@ -98,30 +99,31 @@ def read(folder: Path) -> Definition:
     Raises FileNotFoundError without a study, CorruptFile if its definition is damaged, UserError if
     its files have another format.
     """
-    content = read_json(folder / _FILE)
+    content = read_json(folder / FILE)
     if content is None:
-        raise FileNotFoundError(folder / _FILE)
+        raise FileNotFoundError(folder / FILE)
     # Files of versions before the first format have a version instead.
     if isinstance(content, dict) and (
         "version" in content or content.get("format", FORMAT) != FORMAT
     ):
         raise UserError(
-            f"{folder / _FILE}: format={content.get('format')}: this version of sweepyard reads"
+            f"{folder / FILE}: format={content.get('format')}: this version of sweepyard reads"
             f" format {FORMAT}.\nUse the version that wrote the study, or choose another"
             " hydra.sweeper.study_name"
         )
     try:
+        well_typed.check_letters(content)
         definition = Definition(**{**content, "extended": well_formed(content.get("extended"))})
         check_types(definition)
     except MALFORMED as error:
-        raise CorruptFile(folder / _FILE, "its entries are not those of a study") from error
+        raise CorruptFile(folder / FILE, "its entries are not those of a study") from error
     return definition
 
 
 def locate(name: str, root: Path) -> tuple[str, Path]:
     """Return the name and the root of a study that was typed as a name in `root`, or as the path of
     its folder."""
-    folder = Path(name) if "/" in name and (Path(name) / _FILE).exists() else root / name
+    folder = Path(name) if "/" in name and (Path(name) / FILE).exists() else root / name
     return folder.name, folder.parent
 
 
@@ -132,6 +134,8 @@ def find(name: str, root: Path) -> tuple[Path, Definition]:
     try:
         return folder, read(folder)
     except FileNotFoundError:
+        if (folder / JOURNAL).exists():
+            raise UserError(explain_missing(folder)) from None
         packed = root / ARCHIVE / f"{name}.tar.gz"
         if packed.exists():
             raise UserError(
@@ -146,6 +150,14 @@ def find(name: str, root: Path) -> tuple[Path, Definition]:
         ) from error
 
 
+def explain_missing(folder: Path) -> str:
+    """Return that a study has no definition any more, and how to repair it."""
+    return (
+        f"{folder / FILE} is missing.\nTo repair it, type the command that started study"
+        f" {folder.name} again"
+    )
+
+
 def sweeps_line(command: str, folder: Path, python: str = "python") -> str:
     """Return the line `python -m sweeps COMMAND` for the study in `folder`."""
     root = [] if folder.parent == Path("multirun").absolute() else ["--root", str(folder.parent)]
@@ -154,9 +166,8 @@ def sweeps_line(command: str, folder: Path, python: str = "python") -> str:
 
 def check_types(definition: Definition) -> None:
     """Raise an error of MALFORMED if an entry has another type than `define` writes."""
-    optional = [
-        address for address in (definition.storage, definition.tracking_uri) if address is not None
-    ]
+    places = (definition.storage, definition.tracking_uri, definition.sweep_dir)
+    optional = [place for place in places if place is not None]
     texts = [definition.name, definition.working_folder, definition.n_trials, definition.seed_key]
     for text in [*texts, *definition.command, *optional]:
         well_typed.check_text(text)
@@ -170,6 +181,9 @@ def check_types(definition: Definition) -> None:
         raise ValueError("each objective has a direction")
     if not {*definition.directions} <= {"minimize", "maximize"} or definition.repeats < 1:
         raise ValueError("a setting has a value that it cannot have")
+    for part in ("sampler", "pruner"):
+        well_typed.check_section(json.loads(definition.search.get(part, "null")))
     for point in definition.listed:
         well_typed.check_point(point)
     well_typed.check_list(definition.exclude)
+    well_typed.check_list(definition.may_change)

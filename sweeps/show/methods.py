@@ -4,17 +4,19 @@ the command."""
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from sweeps.analysis.costs import wall_clock_s
+from sweeps.analysis.costs import real_time_s
 from sweeps.base.wording import counted, duration, printable, text
 from sweeps.hydra.sweeper_settings import target_of
 from sweeps.record.definition import Definition
+from sweeps.record.place import resume_line
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.record.study import parameters as parameters_of
-from sweeps.record.trial_config import read_groups
+from sweeps.record.trial_config import read_groups, read_values
 from sweeps.show.findings import Findings, count_states
 from sweeps.show.overview import read_commit
 from sweeps.space.grammar import space_of
@@ -46,19 +48,19 @@ def describe_methods(findings: Findings, definition: Definition) -> str:
             else "No trial has started."
         ),
         f"The study ended early: {study.done}." if study.done else "",
-        _describe_config(trials, definition, shared),
+        _describe_config(trials, definition, recorded),
         f"Each training used {', '.join(shared.values())}." if shared else "",
+        _describe_varied(trials, definition, recorded),
         _describe_machines(recorded, trials),
         _list("Software", (fact.process.get("versions", "") for fact in recorded)),
         _describe_costs(findings),
     ]
     commit = read_commit(study.folder)
+    command = resume_line(definition, study.folder)
     place = (
         f"Command, typed in {definition.working_folder}{f' at commit {commit}' if commit else ''}:"
     )
-    return printable(
-        "\n\n".join([" ".join(filter(None, sentences)), place, f"    {study.command}"])
-    )
+    return printable("\n\n".join([" ".join(filter(None, sentences)), place, f"    {command}"]))
 
 
 def _describe_search(study: StudySnapshot, definition: Definition) -> str:
@@ -170,25 +172,31 @@ def _describe_changes(study: StudySnapshot, definition: Definition) -> str:
     """Return what the sampler learned from elsewhere, and what persons changed."""
     earlier = definition.search.get("learn_from", "")
     starts = sum(bool(trial.memory.get("start")) for trial in study.rows)
-    added = sum(trial.by_hand for trial in study.rows)
+    added = [trial.name for trial in study.rows if trial.by_hand]
+    more = f"; and {len(added) - _MOST} more" if len(added) > _MOST else ""
+    shown = f"{'; '.join(added[:_MOST])}{more}"
     excluded = " or ".join(f"({excluded.text})" for excluded in study.excluded)
     sentences = [
         f"The sampler learned from {earlier.replace(',', ', ')}, too." if earlier else "",
         f"The search began with {counted(starts, 'given point')}." if starts else "",
-        f"A person added {counted(added, 'trial')}." if added else "",
+        f"A person added {counted(len(added), 'trial')}: {shown}." if added else "",
         f"A person excluded further points: {excluded}." if excluded else "",
     ]
     return " ".join(filter(None, sentences))
 
 
 def _describe_config(
-    trials: Sequence[TrialRecord], definition: Definition, shared: Mapping[str, str]
+    trials: Sequence[TrialRecord], definition: Definition, recorded: Sequence[facts.Facts]
 ) -> str:
     """Return the choice of each config group, and the values that all trials share.
 
     Values inside a group's section are those of its choice, and so are named only if they were
-    typed.
+    typed. Values that the trainings recorded, or that changed, are named elsewhere.
     """
+    values = _values_by_name(trials, definition, recorded)
+    elsewhere = {name for name, counts in values.items() if len(counts) > 1}
+    elsewhere |= {name for fact in recorded for name in fact.settings}
+    used = {name: next(iter(counts)) for name, counts in values.items()}
     swept = {name.partition(" under ")[0].lstrip("+") for name in definition.parameters}
     swept |= {name.lstrip("+") for trial in trials for name in trial.params}
     all_groups = next(filter(None, (read_groups(trial.folder) for trial in trials)), {})
@@ -199,7 +207,7 @@ def _describe_config(
         section = name.partition(".")[0]
         is_known = (
             name in swept
-            or name in shared
+            or name in elsewhere
             or name in groups
             or section in swept
             or value in ("null", "{}")
@@ -208,9 +216,38 @@ def _describe_config(
         if not (
             is_known or is_of_choice or "${" in value or name == definition.seed_key.lstrip("+")
         ):
-            words.append(f"{name}={value}")
+            words.append(f"{name}={used.get(name, value)}")
     more = f"; and {len(words) - _MOST_VALUES} more" if len(words) > _MOST_VALUES else ""
     return f"All trials shared {', '.join(words[:_MOST_VALUES])}{more}." if words else ""
+
+
+def _describe_varied(
+    trials: Sequence[TrialRecord], definition: Definition, recorded: Sequence[facts.Facts]
+) -> str:
+    """Return the settings of the configuration that not all trials used, although none was
+    swept."""
+    swept = {name.lstrip("+") for trial in trials for name in trial.params}
+    varied = []
+    for name, values in _values_by_name(trials, definition, recorded).items():
+        if name in definition.config and name not in swept and len(values) > 1:
+            counts = [f"{value} in {counted(n, 'trial')}" for value, n in values.items()]
+            varied.append(f"{name} was {', '.join(counts[:_MOST])}")
+    return f"Not all trials had the same settings: {'; '.join(varied)}." if varied else ""
+
+
+def _values_by_name(
+    trials: Sequence[TrialRecord], definition: Definition, recorded: Sequence[facts.Facts]
+) -> dict[str, Counter[str]]:
+    """Return in how many trials each value was used: of the settings that trainings recorded, and
+    of those with which the study may resume changed."""
+    counts: dict[str, Counter[str]] = {}
+    free = definition.free_keys()
+    for trial, fact in zip(trials, recorded, strict=True):
+        composed = read_values(trial.folder) if free else {}
+        used = {name: composed[name] for name in free & composed.keys()} | {**fact.settings}
+        for name, value in used.items():
+            counts.setdefault(name, Counter())[text(value)] += 1
+    return counts
 
 
 def _describe_seeds(trials: Sequence[TrialRecord], definition: Definition) -> str:
@@ -281,5 +318,5 @@ def _describe_costs(findings: Findings) -> str:
     parts += [f"{cost['gpu_hours']:.4g} GPU-hours"] if cost.get("gpu_hours") else []
     parts += [f"{cost['energy_kwh']:.4g} kWh of the GPUs' energy"] if "energy_kwh" in cost else []
     parts += [f"{cost['co2_g']:.4g} g of CO2 for this energy"] if "co2_g" in cost else []
-    elapsed = f", within {duration(wall_clock_s(findings.study.rows))} (h:min:s)"
+    elapsed = f", in {duration(real_time_s(findings.study.rows))} of real time (h:min:s)"
     return f"All attempts took {', '.join(parts)}{elapsed}." if parts else ""

@@ -1,8 +1,18 @@
 """The types of what the files of a study contain, because any JSON may be in a file that a person
 or a disk changed."""
 
+import json
 import math
 from typing import Any
+
+
+def check_letters(content: object) -> None:
+    """Raise ValueError if a text has half a letter (a lone surrogate), which no file and no
+    terminal takes.
+
+    The bytes of a name that is no UTF-8 are letters here, because a command line may have them.
+    """
+    json.dumps(content, ensure_ascii=False).encode(errors="surrogateescape")
 
 
 def check_point(point: object) -> dict[str, Any]:
@@ -20,6 +30,14 @@ def check_texts(content: object) -> None:
     """Raise TypeError unless the content is a mapping of texts to texts."""
     if not isinstance(content, dict) or not all(isinstance(text, str) for text in content.values()):
         raise TypeError("a mapping of texts is expected")
+
+
+def check_section(content: object) -> None:
+    """Raise TypeError unless the content is None, or a mapping with a text as its `_target_`."""
+    if content is None:
+        return
+    if not isinstance(content, dict) or not isinstance(content.get("_target_", ""), str):
+        raise TypeError("the settings of a class are expected")
 
 
 def check_list(content: object, fewest: int = 0) -> None:

@@ -36,12 +36,13 @@ def test_short_names_have_the_last_parts_of_keys() -> None:
     assert both.short_name == both.name == "a.x=1 b.x=2"
 
 
-def test_pipe_in_place_of_the_journal_is_replaced(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "journal.jsonl")
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_pipe_or_folder_in_place_of_the_journal_is_replaced(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "journal.jsonl")
     journal = Journal(tmp_path / "journal.jsonl")
-    with pytest.raises(CorruptFile, match="it is a pipe"):
+    with pytest.raises(CorruptFile, match="it is not a regular file"):
         journal.read(lambda event: None)
-    assert journal.quarantine().is_fifo()
+    assert not journal.quarantine().is_file()
     journal.append([{"op": "started", "version": 1}])
     assert len(read_lines(journal.path).values) == 1
 

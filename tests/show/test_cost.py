@@ -1,7 +1,21 @@
 """Tests of the cost estimate of trials; test_local.py and slurm/test_request.py test the requested resources."""
 
+from pathlib import Path
+
+import pytest
+
+from sweeps.analysis.costs import real_time_s
+from sweeps.record.study import TrialRecord
 from sweeps.show.terminal.lines import cost
-from sweeps.trial.job import Request
+from sweeps.trial.job import Outcome, Request, State
+
+
+@pytest.mark.parametrize(
+    ("ran", "seconds"), [([], 0), ([(1, 10), (5, 20)], 19), ([(1, 10), (2, 3), (3600, 3610)], 19), ([(9, 7)], 0)]
+)
+def test_real_time_has_no_pauses(ran: list[tuple[float, float]], seconds: float) -> None:
+    attempts = tuple(Outcome(State.LOST, started_at=start, ended_at=end) for start, end in ran)
+    assert real_time_s([TrialRecord(0, {}, State.LOST, Path(), attempts)]) == seconds
 
 
 def test_cost_is_estimated_from_the_timeout() -> None:

@@ -25,9 +25,19 @@ SAMPLERS = Path(sweeps.__file__).with_name("conf") / "hydra" / "sweeper" / "samp
 def methods_of(study: StudySnapshot, n_trials: str = "None", **search: str) -> str:
     parameters = {"lr": LOG_LR, "batch_size": "16,32,64"}
     fixed = {"seed": "7", "epochs": "5", "target": "null", "model.hidden": "[64]", "model.act": "relu", "data": "${x}"}
-    command = ["python", "app.py", "-m", "model.hidden=[64]", "lr=interval"]
+    command = ["python", "app.py", "-m", "model.hidden=[64]", "lr=interval", "x=https://me:sesame@host"]
     definition = Definition(
-        study.name, command, "/home/me", [], [], parameters, n_trials, search, fixed, total=len(study.rows)
+        study.name,
+        command,
+        "/home/me",
+        [],
+        [],
+        parameters,
+        n_trials,
+        search,
+        fixed,
+        len(study.rows),
+        may_change=["data"],
     )
     return describe_methods(Findings(study), definition)
 
@@ -39,7 +49,7 @@ def grid_methods(study: StudySnapshot, parameters: dict[str, str], total: int, *
 
 
 def test_a_grid(tmp_path: Path) -> None:
-    study = replace(pages.grid(tmp_path / "s"), command="python app.py -m x=https://me:sesame@host")
+    study = pages.grid(tmp_path / "s")
     values = {"lr": "0.001,0.003,0.01,0.03", "batch_size": "32,64,128"}
     goal = "for the highest accuracy"
     shown = "lr (0.001, 0.003, 0.01, 0.03); batch_size (32, 64, 128)"
@@ -55,7 +65,8 @@ def test_a_grid(tmp_path: Path) -> None:
         study, values, 12, size=12, search={"pruner": '{"_target_": "optuna.pruners.MedianPruner"}'}
     )
     words = methods_of(study)
-    assert words.endswith("typed in /home/me:\n\n    python app.py -m x=https://me:***@host")
+    assert "typed in /home/me:\n\n    python app.py -m 'model.hidden=[64]' lr=interval x=https://me:***@host" in words
+    assert words.endswith(f" hydra.sweeper.study_name=grid hydra.sweep.dir={study.folder}")
     assert "Trials used seed 7. Of 12 trials: 11 completed, 1 out of memory." in words
     assert "Trials ran on" not in words  # because nothing is recorded
 
@@ -89,7 +100,7 @@ def test_a_search_on_gpus(tmp_path: Path) -> None:
     assert "All trials shared model.hidden=[64], model.act=relu. Each training used epochs=9." in words
     assert "Trials ran on 3 hosts with 0 or 2 GPUs a trial: EPYC, A100." in words
     assert "Software: python 3.11.2." in words
-    assert "1.25 kWh of the GPUs' energy, within 0:0" in words
+    assert "1.25 kWh of the GPUs' energy, in 0:0" in words
 
 
 @pytest.mark.parametrize("file", sorted(SAMPLERS.glob("*.yaml")), ids=lambda file: file.stem)
@@ -125,8 +136,19 @@ def test_points_people_and_a_race(tmp_path: Path) -> None:
     words = methods_of(replace(study, rows=rows, repeats=3), "5", learn_from="pilot,second", objective="x")
     assert "with a budget of 5 configurations under 3 seeds each." in words
     assert "The sampler learned from pilot, second, too. The search began with 1 given point. A person added" in words
-    assert "A person added 1 trial. Trials used seed 7. In a final race" in words
+    assert f"A person added 1 trial: {rows[0].name}. Trials used seed 7. In a final race" in words
     assert "the best configurations ran under seed 9 in 3 trials." in words
+
+
+def test_settings_that_differ_are_not_shared(tmp_path: Path) -> None:
+    study = pages.grid(tmp_path / "s")
+    for i, trial in enumerate(study.rows):
+        facts.record(TrialFolder(trial.folder).attempt(1), settings={"epochs": 5 if i else 3, "steps": i, "lr": i})
+        (trial.folder / ".hydra" / "config.yaml").write_text(f"data: {'new' if i else 'old'}")
+    words = methods_of(study)
+    varied = "data was old in 1 trial, new in 11 trials; epochs was 3 in 1 trial, 5 in 11 trials."
+    assert f" Not all trials had the same settings: {varied} " in words
+    assert "epochs=5" not in words
 
 
 def test_groups_and_shared_values_are_named(tmp_path: Path) -> None:

@@ -658,6 +658,21 @@ def test_trials_that_an_earlier_driver_stopped_resume_with_the_next(
     assert study.drive(launcher).states() == [state] * 2
 
 
+def test_an_adopted_attempt_ended_at_its_last_file(make_study: MakeStudy, clock: Clock) -> None:
+    study = make_study("x=1")
+    launcher = FakeLauncher(ends(Outcome(State.FAILED, "its node failed")), clock, survives=True)
+    launcher.on_poll = lambda: killed(launcher.polls == 2)
+    with pytest.raises(Killed):
+        study.drive(launcher)
+    attempt = study.trial(0).attempt(1)
+    for file in (attempt.path, *attempt.path.iterdir(), *attempt.trial.path.glob("*metrics.jsonl")):
+        os.utime(file, ((attempt.began() or 0) + 5,) * 2)
+    launcher.on_poll = lambda: None
+    clock.now += 7200
+    assert study.drive(launcher).states() == ["failed"]
+    assert study.trial(0).ends()[0].duration_s == 5
+
+
 class Killed(BaseException):
     """As kill -9: nothing is written any more."""
 

@@ -9,6 +9,7 @@ from typing import Any
 from sweeps.base.errors import UserError
 from sweeps.base.secrets import without_password
 from sweeps.base.wording import short, text
+from sweeps.hydra.near import advise_names
 from sweeps.record.study import StudySnapshot, TrialRecord, parameters
 from sweeps.show.figures import drawing
 from sweeps.show.figures.drawing import Figure, Figures, Trace
@@ -46,17 +47,16 @@ class Choice:
     def check(self, source: FigureData) -> None:
         """Raise UserError if the study lacks a metric, the axis, a trial or the param."""
         names = _reported(source)
-        for metric in self.metrics:
-            _check("--metrics", metric, "metric", names)
+        _check("--metrics", self.metrics, "metric", names)
         epoch = [EPOCH] if EPOCH in names else []
-        _check("--by", self.by, "axis", [STEP, SECONDS, *epoch])
+        _check("--by", [self.by], "axis", [STEP, SECONDS, *epoch])
         reporting = [str(number) for number, curves in sorted(source.curves.items()) if curves]
-        for number in self.trials:
-            _check("--trials", str(number), "trial, or it reported nothing", reporting)
+        numbers = [str(number) for number in self.trials]
+        _check("--trials", numbers, "trial, or it reported nothing", reporting)
         params = [param.lstrip("+") for param in parameters(source.trials)]
         if not self.facet:
             return
-        _check("--facet", self.facet.lstrip("+"), "param", params)
+        _check("--facet", [self.facet.lstrip("+")], "param", params)
         count = len(_facets(source.trials, self.facet))
         if count > _MOST_FACETS:
             example = "--facet optimizer"
@@ -69,13 +69,14 @@ class Choice:
 EVERY_TRIAL = Choice()
 
 
-def _check(option: str, value: str, noun: str, names: Sequence[str]) -> None:
-    """Raise UserError if the value of an option is not names."""
-    if value in names:
+def _check(option: str, typed: Sequence[str], noun: str, names: Sequence[str]) -> None:
+    """Raise UserError if an option has a value that is none of the names."""
+    unknown = [value for value in typed if value not in names]
+    if not unknown:
         return
     if not names:
-        raise UserError(f"{option} {value}: no trial reported a metric.\nRemove {option}")
-    raise UserError(f"{option} {value}: unknown {noun}.\nChoose among {', '.join(names)}")
+        raise UserError(f"{option} {unknown[0]}: no trial reported a metric.\nRemove {option}")
+    raise UserError(f"{option} {unknown[0]}: unknown {noun}.\n{advise_names(option, typed, names)}")
 
 
 def _reported(source: FigureData) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sweeps.analysis.costs import COSTS, of_trial, wall_clock_s
+from sweeps.analysis.costs import COSTS, of_trial, real_time_s
 from sweeps.base.files import write_whole
 from sweeps.base.wording import duration, text
 from sweeps.record.study import MIN_FOR_IMPORTANCE, StudySnapshot, TrialRecord
@@ -221,8 +221,8 @@ def _build_costs(findings: Findings) -> list[Part]:
         f"Idle slots while the last trials ran: {duration(findings.tail_s)}. Times are h:min:s,"
         " summed over trials."
     )
-    if elapsed_s := wall_clock_s(findings.study.rows):
-        sums = f"From the first start to the last end: {duration(elapsed_s)}. {sums}"
+    if elapsed_s := real_time_s(findings.study.rows):
+        sums = f"Real time in which trials ran: {duration(elapsed_s)}. {sums}"
     return [table, Paragraph(sums), *_build_efficiency(findings)]
 
 

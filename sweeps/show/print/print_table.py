@@ -12,6 +12,7 @@ from typing import Any
 from sweeps.analysis.comparison import interval
 from sweeps.base.errors import UserError
 from sweeps.base.wording import printable, text, without_noise
+from sweeps.hydra.near import advise_names
 from sweeps.record.study import TrialRecord, parameters
 from sweeps.record.study_file import sweeps_line
 from sweeps.show import notes
@@ -109,11 +110,11 @@ def _chosen(header: Sequence[str], columns: Sequence[str]) -> list[str]:
     """Return the names in the header of the columns that were typed. Raises UserError for an
     unknown column."""
     names = {name.lstrip("+"): name for name in header}
-    if unknown := [column for column in columns if column not in names]:
-        raise UserError(
-            f"--columns {','.join(unknown)}: unknown column.\nChoose among {', '.join(names)}"
-        )
-    return [names[column] for column in columns]
+    typed = [column.lstrip("+") for column in columns]
+    if unknown := [column for column in typed if column not in names]:
+        advice = advise_names("--columns", typed, [*names])
+        raise UserError(f"--columns {','.join(unknown)}: unknown column.\n{advice}")
+    return [names[column] for column in typed]
 
 
 def _usual(

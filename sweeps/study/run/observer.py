@@ -2,6 +2,7 @@
 ends."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -84,11 +85,19 @@ class Observer:
         if self.pruner.report(number, line.step, value):
             attempt.job.attempt_folder.request_stop(State.PRUNED)
 
+    def _ended_at(self, attempt: Attempt) -> float | None:
+        """Return when an adopted attempt last wrote a file, because perhaps nobody looked for
+        hours; None for another one."""
+        if attempt.adopted:
+            with suppress(OSError):
+                return min(attempt.job.attempt_folder.last_written(), self.clock())
+        return None
+
     def read_end(self, attempt: Attempt, outcome: Outcome) -> Outcome | None:
         """Return how an attempt ended, by its folder, or else by this outcome; None while its
         folder cannot be read."""
         try:
-            return attempt.job.attempt_folder.close(outcome)
+            return attempt.job.attempt_folder.close(outcome, self._ended_at(attempt))
         except OSError as error:
             attempt.read_error = f"{error}; retrying"
             attempt.unreadable_since = attempt.unreadable_since or self.clock()
