@@ -13,6 +13,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 HERE = Path(__file__).parent
+ALONE = "alone"
 # Until all tests are collected, because each of many processes would otherwise compile sweepyard and its tests.
 NO_BYTECODE, sys.dont_write_bytecode = sys.dont_write_bytecode, False
 if str(HERE.parent) not in sys.path:
@@ -20,11 +21,12 @@ if str(HERE.parent) not in sys.path:
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Assign each test file to one process, and all SLURM tests to one process, because SLURM tests share a cluster."""
+    """Assign each test file to one process, all tests of an xdist_group to one, and a test of ALONE to any."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return "slurm" if "/slurm/" in file else file
+        file, _, test = nodeid.partition("::")
+        group = test.rpartition("]")[2].partition("@")[2]
+        return nodeid if group == ALONE else group or file
 
 
 @pytest.fixture(scope="session")
@@ -68,5 +70,18 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the longest tests first: the SLURM tests, and the tests in this folder, which start whole sweeps."""
-    items.sort(key=lambda item: ("slurm" not in item.path.parts, item.path.parent != HERE))
+    """Group the tests by what they share. Order the longest first: groups, and this folder, which starts sweeps."""
+    for item in items:
+        if group := group_of(item):
+            item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: (group_of(item) != "cluster", item.path.parent != HERE))
+
+
+def group_of(item: pytest.Item) -> str:
+    """Return "cluster" for users of the one SLURM cluster, and ALONE for a long test that shares nothing."""
+    definitions = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
+    if "cluster" in definitions:
+        return "cluster"
+    scopes = {definition[-1].scope for definition in definitions.values()}
+    is_long = item.get_closest_marker("long") and not item.get_closest_marker("xdist_group")
+    return ALONE if is_long and scopes <= {"function", "session"} else ""

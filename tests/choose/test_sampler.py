@@ -37,7 +37,8 @@ from tests.study.conftest import MakeStudy
 from tests.study.fake_launcher import Clock, FakeLauncher, by_trial, ends, trains
 
 GP = pytest.param("GP", marks=pytest.mark.skipif(find_spec("torch") is None, reason="needs PyTorch"))
-SAMPLERS = ["Default", "TPE", "Random", "QMC", "CmaEs", "NSGAII", GP]
+FURTHER = [pytest.param(name, marks=pytest.mark.long) for name in ("TPE", "Random", "QMC")]
+SAMPLERS = ["Default", "CmaEs", "NSGAII", *FURTHER, GP]
 MakeSearch = Callable[..., Asked]
 
 

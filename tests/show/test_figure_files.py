@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -10,9 +11,10 @@ from sweeps.base.errors import UserError
 from sweeps.base.wording import short
 from sweeps.record.study import StudySnapshot
 from sweeps.show.figures import picture
-from sweeps.show.figures.curves import EVERY_TRIAL, SECONDS, STEP, Choice, interpolate, learning_curves
+from sweeps.show.figures.curves import CURVES, EVERY_TRIAL, SECONDS, STEP, Choice, interpolate, learning_curves
+from sweeps.show.figures.drawing import Figures
 from sweeps.show.figures.figure_data import FigureData
-from sweeps.show.figures.figures import build_figures, build_plotly_figures
+from sweeps.show.figures.figures import SCALING, build_figures, build_plotly_figures
 from sweeps.show.figures.picture import FORMATS, write_figures
 from sweeps.show.findings import Findings
 from sweeps.show.trials import TrialFiles
@@ -20,6 +22,23 @@ from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 from sweeps.trial.metrics import MetricsLine
 from tests.show import pages, scaled
+
+CELLS, PARALLEL, SLICES = "Two parameters", "Parameters and objective", "Slices"
+
+
+def drawn(
+    study: StudySnapshot, folder: Path, *sections: str, choice: Choice = EVERY_TRIAL, file_format: str = "svg"
+) -> dict[str, str]:
+    """Write the figures of these sections alone, and return each by the end of its name."""
+
+    def build(source: FigureData, choice: Choice) -> dict[str, Figures]:
+        figures = build_figures(source, choice)
+        return {section: figures[section] for section in sections}
+
+    with patch.object(picture, "build_figures", build):
+        paths, problems = write_figures(Findings(study), folder, file_format, choice)
+    assert not problems
+    return {path.stem.removeprefix(f"{study.name}_"): path.read_text(errors="replace") for path in paths}
 
 
 @pytest.mark.parametrize("name", pages.STUDIES)
@@ -43,24 +62,16 @@ def test_every_figure_is_written(tmp_path: Path, name: str) -> None:
 def test_params_that_differ_in_punctuation_have_files_of_their_own(tmp_path: Path) -> None:
     rows = [pages.trial(tmp_path / "s", i, {"a/b": i, "a b": -i}, [0.1 * i], State.COMPLETED) for i in range(4)]
     study = StudySnapshot("s", tmp_path / "s", ("accuracy",), ("maximize",), rows)
-    paths, _ = write_figures(Findings(study), tmp_path / "figures", "svg")
-    assert [path.name for path in paths if "slices" in path.name] == ["s_slices_a_b.svg", "s_slices_a_b_2.svg"]
+    assert [*drawn(study, tmp_path, SLICES)] == ["slices_a_b", "slices_a_b_2"]
 
 
 def test_values_of_a_wide_grid_fit_into_its_cells(tmp_path: Path) -> None:
     points = [{"x": f"name_{i % 7}", "y": i // 7} for i in range(14)]
     rows = [pages.trial(tmp_path / "s", i, point, [1.2345e-9 * i], State.COMPLETED) for i, point in enumerate(points)]
-    write_figures(Findings(StudySnapshot("s", tmp_path / "s", ("loss",), ("minimize",), rows)), tmp_path, "svg")
-    drawn = (tmp_path / "s_two_parameters.svg").read_text()
-    sizes = [float(size) for size in re.findall(r"font-size: ([\d.]+)px[^>]*>1\.11e-08<", drawn)]
+    study = StudySnapshot("s", tmp_path / "s", ("loss",), ("minimize",), rows)
+    cells = drawn(study, tmp_path, CELLS)["two_parameters"]
+    sizes = [float(size) for size in re.findall(r"font-size: ([\d.]+)px[^>]*>1\.11e-08<", cells)]
     assert len(sizes) == 1 and 3.5 <= sizes[0] < 5
-
-
-def drawn(study: StudySnapshot, folder: Path, choice: Choice = EVERY_TRIAL) -> dict[str, str]:
-    """Return the written figures by the ends of their names."""
-    paths, problems = write_figures(Findings(study), folder, "svg", choice)
-    assert not problems
-    return {path.stem.removeprefix(f"{study.name}_"): path.read_text() for path in paths}
 
 
 def texts(figure: str) -> list[str]:
@@ -75,8 +86,7 @@ def test_values_of_at_most_twelve_by_twelve_cells_are_written(tmp_path: Path, si
         for i, value in enumerate(values)
     ]
     study = StudySnapshot("s", tmp_path / "s", ("accuracy",), ("maximize",), rows)
-    write_figures(Findings(study), tmp_path, "svg")
-    written = {*texts((tmp_path / "s_two_parameters.svg").read_text())}
+    written = {*texts(drawn(study, tmp_path, CELLS)["two_parameters"])}
     between = {f"{value:.3g}" for value in values if len(f"{value:.3g}") == 5}  # no ticks of the colour bar
     assert len(written & between) == (len(between) if are_written else 0)
 
@@ -86,7 +96,7 @@ def test_many_parallel_axes_have_both_columns_and_all_their_names(tmp_path: Path
     points = [{name: 1000.0 + trial + i for i, name in enumerate(names)} for trial in range(3)]
     rows = [pages.trial(tmp_path / "s", i, point, [0.1 * i], State.COMPLETED) for i, point in enumerate(points)]
     study = StudySnapshot("s", tmp_path / "s", ("accuracy",), ("maximize",), rows)
-    parallel = drawn(study, tmp_path / "f")["parameters_and_objective"]
+    parallel = drawn(study, tmp_path / "f", PARALLEL)["parameters_and_objective"]
     width = re.search(r'<svg [^>]*width="([\d.]+)pt"', parallel)
     assert width and float(width[1]) == pytest.approx(7 * 72, abs=1)
     assert {"accuracy", *(short(name, 18) for name in names)} <= {*texts(parallel)}
@@ -96,7 +106,8 @@ def test_many_parallel_axes_have_both_columns_and_all_their_names(tmp_path: Path
 def test_labels_of_batches_do_not_overlap(tmp_path: Path) -> None:
     batches = [32, 40, 48, 64, 96, 512]
     rows = [pages.trial(tmp_path / "s", i, {"b": b}, [0.1 * i], State.COMPLETED) for i, b in enumerate(batches)]
-    figures = drawn(StudySnapshot("s", tmp_path / "s", ("accuracy",), ("maximize",), rows), tmp_path / "f")
+    study = StudySnapshot("s", tmp_path / "s", ("accuracy",), ("maximize",), rows)
+    figures = drawn(study, tmp_path / "f", PARALLEL, SLICES)
     assert not {"40", "48"} & {*texts(figures["parameters_and_objective"])}
     assert {"32", "64", "512"} <= {*texts(figures["parameters_and_objective"])}
     assert {"32", "64", "512"} <= {*texts(figures["slices_b"])}
@@ -109,9 +120,9 @@ def test_scaling_is_printed_and_in_notebooks(tmp_path: Path) -> None:
     ]
     study = scaled.study(tmp_path, rows)
     titles = ["speed-up", "epoch time (s)", "images/s", "epochs to stable"]
-    figures = drawn(study, tmp_path / "f")
+    figures = drawn(study, tmp_path / "f", SCALING)
     files = ["scaling_speed-up", "scaling_epoch_time_s", "scaling_images_s", "scaling_epochs_to_stable"]
-    assert [name for name in figures if name.startswith("scaling")] == files
+    assert [*figures] == files
     for name, title in zip(files, titles, strict=True):
         assert {title, "GPUs", "1", "2", "4"} <= {*texts(figures[name])}
     plots = build_plotly_figures(study)
@@ -127,17 +138,16 @@ def test_curves_of_chosen_metrics_trials_and_axis(tmp_path: Path) -> None:
         for step in range(8, 10):
             folder.append_metrics(MetricsLine(step, 1.7e9 + 2 * step, {"loss": 0.5, "val_loss": 0.7 + step}))
     both = Choice(("loss", "val_loss"), by=SECONDS, trials=(0, 2))
-    names = {*texts(drawn(study, tmp_path / "a", both)["learning_curves"])}
+    names = {*texts(drawn(study, tmp_path / "a", CURVES, choice=both)["learning_curves"])}
     assert {"seconds", "loss (dotted: val_loss)"} <= names
     assert {name for name in names if name.startswith("lr=")} == {"lr=0.001 batch_size=32", "lr=0.001 batch_size=128"}
-    apart = drawn(study, tmp_path / "b", Choice(("loss", "accuracy")))
-    assert {name for name in apart if "curves" in name} == {"learning_curves_loss", "learning_curves_accuracy"}
+    apart = drawn(study, tmp_path / "b", CURVES, choice=Choice(("loss", "accuracy")))
+    assert {*apart} == {"learning_curves_loss", "learning_curves_accuracy"}
 
 
 def test_each_value_of_a_param_has_curves_of_its_own_on_one_scale(tmp_path: Path) -> None:
     study = pages.grid(tmp_path / "grid")
-    figures = drawn(study, tmp_path / "f", Choice(("loss",), facet="lr"))
-    curves = {name: figure for name, figure in figures.items() if "curves" in name}
+    curves = drawn(study, tmp_path / "f", CURVES, choice=Choice(("loss",), facet="lr"))
     assert [*curves] == [f"learning_curves_lr_{value}" for value in (0.001, 0.003, 0.01, 0.03)]
     assert "lr=0.003" in texts(curves["learning_curves_lr_0.003"])
     source = FigureData(Findings(study), files_of(study).curves())
@@ -182,24 +192,24 @@ def test_curves_over_seconds_are_those_over_steps(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_formats(tmp_path: Path, file_format: str) -> None:
-    paths, _ = write_figures(Findings(pages.grid(tmp_path / "grid")), tmp_path / "figures", file_format)
+    drawn(pages.grid(tmp_path / "grid"), tmp_path / "figures", CELLS, CURVES, PARALLEL, file_format=file_format)
+    paths = [*(tmp_path / "figures").iterdir()]
     heads = {"pdf": b"%PDF", "svg": b"<?xml", "png": b"\x89PNG"}
-    assert {path.read_bytes()[: len(heads[file_format])] for path in paths} == {heads[file_format]}
+    assert [path.read_bytes()[: len(heads[file_format])] for path in paths] == [heads[file_format]] * 3
 
 
 def test_each_curve_has_a_dash_of_its_own(tmp_path: Path) -> None:
     study = pages.grid(tmp_path / "grid")
     few = replace(study, rows=study.rows[:3])
-    write_figures(Findings(few), tmp_path, "svg")
-    curves = (tmp_path / "grid_learning_curves.svg").read_text()
+    curves = drawn(few, tmp_path, CURVES)["learning_curves"]
     assert "lr=0.001 batch_size=32" in curves
     assert len(set(re.findall(r"stroke-dasharray: ([\d.,]+)", curves))) == 2
 
 
 def test_ten_curves_have_ten_dashes(tmp_path: Path) -> None:
     points = [pages.trial(tmp_path / "s", i, {"lr": i}, pages.rising(0.5 + i / 30), State.COMPLETED) for i in range(10)]
-    write_figures(Findings(StudySnapshot("s", tmp_path / "s", ("accuracy",), ("maximize",), points)), tmp_path, "svg")
-    curves = (tmp_path / "s_learning_curves.svg").read_text()
+    study = StudySnapshot("s", tmp_path / "s", ("accuracy",), ("maximize",), points)
+    curves = drawn(study, tmp_path, CURVES)["learning_curves"]
     assert len(set(re.findall(r"stroke-dasharray: ([\d., ]+)", curves))) == 9  # and a solid line
 
 
@@ -207,9 +217,8 @@ def test_labels_are_text(tmp_path: Path) -> None:
     points = [{"a&b": i % 4, "c<d": i // 4} for i in range(8)]
     rows = [pages.trial(tmp_path, i, point, [10.0**-i], State.COMPLETED) for i, point in enumerate(points)]
     study = StudySnapshot("s", tmp_path, ("a<b",), ("minimize",), rows)
-    write_figures(Findings(study), tmp_path / "figures", "svg")
-    cells = (tmp_path / "figures" / "s_two_parameters.svg").read_text()
-    assert {"a&amp;b", "c&lt;d", "10⁻³", "a&lt;b"} <= {*re.findall(r">([^<>]+)</text>", cells)}
+    cells = drawn(study, tmp_path / "figures", CELLS)["two_parameters"]
+    assert {"a&amp;b", "c&lt;d", "10⁻³", "a&lt;b"} <= {*texts(cells)}
     assert "&lt;sup" not in cells
 
 
