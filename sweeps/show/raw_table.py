@@ -241,13 +241,15 @@ def _directions(
 
 def render_csv(findings: Findings) -> str:
     """Return trials.csv."""
-    stream = io.StringIO()
     header, *rows = raw_table(findings.study, notes.numbers(findings.notes))
     # because a spreadsheet would compute +x
     names = [printable_cell(name.lstrip("+")) for name in header]
-    csv.writer(stream, lineterminator="\n").writerows(
-        [names, *(map(printable_cell, row) for row in rows)]
-    )
+    return as_csv([names, *(map(printable_cell, row) for row in rows)])
+
+
+def as_csv(rows: Iterable[Iterable[Any]]) -> str:
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows(rows)
     return stream.getvalue()
 
 

@@ -2,8 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import accumulate, chain
 
@@ -37,12 +36,51 @@ def measure_scaling(
     """Return how the study scales, with forecasts for `counts`; None without two sizes and trials
     with EPOCH_TIME."""
     points = _points(study)
-    sizes = {number: size for number, point in points.items() if (size := parse_size(point))}
+    sizes = _sizes(points)
     if len({*sizes.values()}) < 2:
         return None
     on_gpus = any(gpus for _, _, gpus in sizes.values())
+    samples, remarks = _measure_all(study, sizes, on_gpus)
+    if not samples:
+        return None
+
+    names = _names([points[number] for number in samples], _excluded(study, on_gpus))
+    pairs = zip(names, samples.values(), strict=True)
+    named = [replace(sample, series=name) for name, sample in pairs]
+    unit = _unit(sizes, on_gpus)
+    has_gpus = any(trial.attempts[-1].gpus for trial in study.rows if trial.number in samples)
+    device = "GPU" if has_gpus else SINGULAR[unit]
+    objective = study.objective[0]
+    scaling = Scaling(
+        study.name, unit, f"{device}-hours", objective, forecast_counts=counts, remarks=remarks
+    )
+    maximize = study.directions[0] == "maximize"
+    return compare(scaling, named, maximize, _own_target(study) if target is None else target)
+
+
+def _sizes(points: Mapping[int, Point]) -> dict[int, Size]:
+    """Return the size of each trial that has a valid one."""
+    sizes = {number: parse_size(point) for number, point in points.items()}
+    return {number: size for number, size in sizes.items() if size}
+
+
+def _excluded(study: StudySnapshot, on_gpus: bool) -> Set[str]:
+    """Return the params of which the values name no series."""
+    counted = ("gpus", "nodes") if on_gpus else COUNTED
+    return {*counted, study.seed_key.lstrip("+~")}
+
+
+def _unit(sizes: Mapping[int, Size], on_gpus: bool) -> str:
+    if on_gpus:
+        return "GPUs"
     has_ranks = any(count > nodes for count, nodes, _ in sizes.values())
-    unit = "GPUs" if on_gpus else "processes" if has_ranks else "nodes"
+    return "processes" if has_ranks else "nodes"
+
+
+def _measure_all(
+    study: StudySnapshot, sizes: Mapping[int, Size], on_gpus: bool
+) -> tuple[dict[int, Sample], list[str]]:
+    """Return a sample of each trial that can be compared, and sentences about the others."""
     samples: dict[int, Sample] = {}
     left_out: dict[str, list[TrialRecord]] = {}
     for trial in study.rows:
@@ -55,29 +93,10 @@ def measure_scaling(
                 continue
             problem = f"no {EPOCH_TIME} except of the first epoch, which includes tracing"
         left_out.setdefault(problem, []).append(trial)
-    if not samples:
-        return None
-    excluded = {"gpus", "nodes", *(() if on_gpus else COUNTED), study.seed_key.lstrip("+~")}
-    names = _names(
-        [{n: v for n, v in points[number].items() if n not in excluded} for number in samples]
-    )
-    named = [
-        replace(sample, series=name) for name, sample in zip(names, samples.values(), strict=True)
-    ]
-    remarks = [
+    sentences = [
         f"Left out: trial {_first_of(trials)}: {problem}." for problem, trials in left_out.items()
     ]
-    has_gpus = any(trial.attempts[-1].gpus for trial in study.rows if trial.number in samples)
-    hours = f"{'GPU' if has_gpus else SINGULAR[unit]}-hours"
-    scaling = Scaling(
-        study.name, unit, hours, study.objective[0], forecast_counts=counts, remarks=remarks
-    )
-    return compare(
-        scaling,
-        named,
-        study.directions[0] == "maximize",
-        _own_target(study) if target is None else target,
-    )
+    return samples, sentences
 
 
 def _own_target(study: StudySnapshot) -> float | None:
@@ -106,12 +125,11 @@ def _points(study: StudySnapshot) -> dict[int, Point]:
     }
 
 
-def _names(points: Sequence[Point]) -> list[str]:
+def _names(points: Sequence[Point], excluded: Set[str]) -> list[str]:
     """Return names of the differing values: with four digits, or exact if four would make two names
     equal."""
-    differing = [
-        n for n in dict.fromkeys(chain(*points)) if len({str(point.get(n)) for point in points}) > 1
-    ]
+    names = [n for n in dict.fromkeys(chain(*points)) if n not in excluded]
+    differing = [n for n in names if len({str(point.get(n)) for point in points}) > 1]
     cells = [[(n, point[n]) for n in differing if n in point] for point in points]
     short = [" ".join(f"{n}={text(value, digits=4)}" for n, value in pairs) for pairs in cells]
     exact = [" ".join(f"{n}={value}" for n, value in pairs) for pairs in cells]
@@ -135,55 +153,79 @@ def _problem(trial: TrialRecord, size: Size | None, on_gpus: bool) -> str:
 
 
 def _measure(trial: TrialRecord, size: Size, objective: str, on_gpus: bool) -> Sample:
+    count, nodes, _ = size
     folder = TrialFolder(trial.folder)
-    lines: list[MetricsLine] = []
-    started_at: list[float] = []
-    with suppress(OSError):  # because one unreadable trial must not affect the others
-        lines = [
-            line
-            for line in folder.read_metrics().values
-            if 0 < line.metrics.get(EPOCH_TIME, 0.0) < math.inf
-        ]
-    with suppress(OSError):
-        started_at = [
-            time for attempt in folder.attempts() if (time := attempt.began()) is not None
-        ]
-    firsts = {
-        next((i for i, line in enumerate(lines) if line.time > time), -1) for time in started_at
-    } | {0}
+    lines = _epochs(folder)
+    firsts = _first_epochs(lines, _starts(folder))
     steady = [line.metrics for i, line in enumerate(lines) if i not in firsts]
+    reported_s = [line.metrics[EPOCH_TIME] for line in lines]
     usual_s = combine(metrics[EPOCH_TIME] for metrics in steady) or math.inf
-    epochs_s = [
-        min(s, usual_s) if i in firsts else s
-        for i, s in enumerate(line.metrics[EPOCH_TIME] for line in lines)
-    ]
-    trained_s = list(accumulate(epochs_s))
-    course = [
-        (s, line.metrics.get(objective, math.nan)) for s, line in zip(trained_s, lines, strict=True)
-    ]
-    course += [(trained_s[-1], value) for value in trial.objective[:1] if trained_s]
-    # because a pruned trial has valid speeds, but no final results
-    is_whole = trial.state is not State.PRUNED
-    results = {
-        name: value for name, value in trial.metrics.items() if is_whole and 0 < value < math.inf
-    }
+    epochs_s = [min(s, usual_s) if i in firsts else s for i, s in enumerate(reported_s)]
+    speeds = [metrics.get(SPEED, 0.0) for metrics in steady]
     use_percent, watts = _mean_usage(folder, lines, on_gpus)
-    return Sample(
-        count=size[0],
-        nodes=size[1],
-        devices=int(trial.attempts[-1].gpus) or size[0],
+    sample = Sample(
+        count=count,
+        nodes=nodes,
+        devices=int(trial.attempts[-1].gpus) or count,
         epoch_s=[metrics[EPOCH_TIME] for metrics in steady],
-        images_s=combine(
-            speed for metrics in steady if 0 < (speed := metrics.get(SPEED, 0.0)) < math.inf
-        ),
-        course=[(seconds, value) for seconds, value in course if is_whole and math.isfinite(value)],
-        objective=trial.objective[0] if is_whole and trial.objective else None,
-        epochs_to_stable=results.get(EPOCHS_TO_STABLE),
-        time_to_stable_s=results.get(TIME_TO_STABLE),
-        tracing_s=sum(line.metrics[EPOCH_TIME] for line in lines) - sum(epochs_s),
+        images_s=combine(speed for speed in speeds if speed > 0),
+        tracing_s=sum(reported_s) - sum(epochs_s),
         use_percent=use_percent,
         watts=watts,
     )
+    if trial.state is State.PRUNED:  # because it has valid speeds, but no final results
+        return sample
+    values = [line.metrics.get(objective, math.nan) for line in lines]
+    return replace(
+        sample,
+        course=_course(epochs_s, values, trial.objective[:1]),
+        objective=trial.objective[0] if trial.objective else None,
+        epochs_to_stable=_positive(trial.metrics.get(EPOCHS_TO_STABLE)),
+        time_to_stable_s=_positive(trial.metrics.get(TIME_TO_STABLE)),
+    )
+
+
+def _epochs(folder: TrialFolder) -> list[MetricsLine]:
+    """Return the lines that report an epoch."""
+    try:
+        lines = folder.read_metrics().values
+    except OSError:  # because one unreadable trial must not affect the others
+        return []
+    return [line for line in lines if _positive(line.metrics.get(EPOCH_TIME))]
+
+
+def _starts(folder: TrialFolder) -> list[float]:
+    """Return when each attempt began."""
+    try:
+        times = [attempt.began() for attempt in folder.attempts()]
+    except OSError:
+        return []
+    return [time for time in times if time is not None]
+
+
+def _first_epochs(lines: Sequence[MetricsLine], starts: Sequence[float]) -> set[int]:
+    """Return the positions of the first epoch of each attempt, which includes tracing."""
+    firsts = {0}
+    for start in starts:
+        after = (i for i, line in enumerate(lines) if line.time > start)
+        firsts.add(next(after, 0))
+    return firsts
+
+
+def _course(
+    epochs_s: Sequence[float], values: Sequence[float], returned: Sequence[float]
+) -> list[tuple[float, float]]:
+    """Return the objective by seconds of training; last, the returned one."""
+    trained_s = list(accumulate(epochs_s))
+    course = [*zip(trained_s, values, strict=True)]
+    if trained_s:
+        course += [(trained_s[-1], value) for value in returned]
+    return [(seconds, value) for seconds, value in course if math.isfinite(value)]
+
+
+def _positive(value: float | None) -> float | None:
+    """Return a finite value above 0; None for another one."""
+    return value if value is not None and 0 < value < math.inf else None
 
 
 def _mean_usage(

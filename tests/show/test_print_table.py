@@ -37,8 +37,8 @@ def test_means_with_intervals_in_latex(seeded: Findings) -> None:
         r"\toprule",
         r"act & accuracy \\",
         r"\midrule",
-        r"{}100\% & \textbf{0.905 $\pm$ 0.064} \\",
-        r"{}a\_b & 0.81 $\pm$ 0.13 \\",
+        r"100\% & \textbf{0.905 $\pm$ 0.064} \\",
+        r"a\_b & 0.81 $\pm$ 0.13 \\",
         r"\bottomrule",
         r"\end{tabular}",
     ]

@@ -1,13 +1,11 @@
 """A table of a study's trials or configurations for a paper: LaTeX, Markdown or CSV."""
 
-import csv
-import io
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweeps.analysis.comparison import interval
 from sweeps.base.errors import UserError
@@ -18,12 +16,12 @@ from sweeps.record.study_file import sweeps_line
 from sweeps.show import notes
 from sweeps.show.figures.classes import build_columns
 from sweeps.show.findings import Findings
-from sweeps.show.raw_table import metric_column, param_column, printable_cell, raw_table
+from sweeps.show.raw_table import as_csv, metric_column, param_column, printable_cell, raw_table
 from sweeps.show.tables import as_markdown
 from sweeps.trial.directions import is_fraction
 
-_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-_LATEX |= {character: f"\\{character}" for character in "&%$#_{}"}
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -46,12 +44,18 @@ class _Cell:
         digits = max(0, 1 - math.floor(math.log10(self.half)))
         low = self.value - self.half
         high = self.value + self.half
+        mean = f"{self.value:.{digits}f}"
         if self.is_fraction and (low < 0 or high > 1):
-            return (
-                f"{self.value:.{digits}f} ({max(0.0, low):.{digits}f} to"
-                f" {min(1.0, high):.{digits}f})"
-            )
-        return f"{self.value:.{digits}f}{sign}{self.half:.{digits}f}"
+            return f"{mean} ({max(0.0, low):.{digits}f} to {min(1.0, high):.{digits}f})"
+        return f"{mean}{sign}{self.half:.{digits}f}"
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The completed trials of a row: one trial, or those of a configuration."""
+
+    trials: Sequence[TrialRecord]
+    half: float | None = None  # of the interval of a configuration's mean, wider after a race
 
 
 def render_table(findings: Findings, columns: Sequence[str], style: str) -> str:
@@ -65,45 +69,46 @@ def render_table(findings: Findings, columns: Sequence[str], style: str) -> str:
     constants = notes.numbers(findings.notes)
     header, *lines = raw_table(study, constants)
     cells_of = {line[0]: dict(zip(header, line, strict=True)) for line in lines}
-    groups, halves = _group(findings)
+    groups = _groups(findings)
     if not groups:
         reason = f"Show the reason: {sweeps_line('status', study.folder)}"
         raise UserError(f"study {study.name}: no trial has a result.\n{reason}")
 
     params = parameters(study.rows)
-    param_columns = [param_column(key) for key in params]
+    shared = {header[0], *(param_column(key) for key in params)}
     objectives = {metric_column(name, params): i for i, name in enumerate(study.objective)}
     table: dict[str, list[_Cell]] = {}
     for name in _chosen(header, columns) or _usual(findings, params, constants.values()):
-        is_shared = name in param_columns or name == header[0]
-        cells = [
-            _cell(name, [cells_of[trial.number][name] for trial in group], is_shared)
-            for group in groups
-        ]
-        if objectives.get(name) == 0 and halves:  # after a race the interval is wider
-            cells = _with_halves(cells, halves)
-        best = _best_rows(findings, groups, objectives[name]) if name in objectives else ()
-        table[name.lstrip("+")] = [replace(cell, is_best=i in best) for i, cell in enumerate(cells)]
-    added = _add_constants(table, [cells_of[subject] for subject in constants], header[0])
-    return STYLES[style](table, len(groups) + added)
+        cells = []
+        for group in groups:
+            values = [cells_of[trial.number][name] for trial in group.trials]
+            cells.append(_cell(name, values, name in shared))
+        if name in objectives:
+            cells = _mark_best(findings, groups, cells, objectives[name])
+        table[name.lstrip("+")] = cells
+    _add_constants(table, [cells_of[subject] for subject in constants], header[0])
+    return _render(table, style)
 
 
-def _group(findings: Findings) -> tuple[list[list[TrialRecord]], list[float]]:
-    """Return the completed trials of each row, best first, and half of each interval if rows are
-    configurations."""
+def _render(table: Mapping[str, Sequence[_Cell]], style: str) -> str:
+    import pandas as pd  # here, because the import takes half a second
+
+    return STYLES[style](pd.DataFrame(table))
+
+
+def _groups(findings: Findings) -> list[_Group]:
+    """Return the completed trials of each row, best first."""
     configurations = findings.ranking.configurations
     if not configurations:
-        return [[trial] for trial in findings.top], []
+        return [_Group([trial]) for trial in findings.top]
 
-    groups: list[list[TrialRecord]] = []
-    halves: list[float] = []
+    groups = []
     for configuration in configurations:
-        group = [trial for trial in configuration.raced or configuration.rows if trial.result]
-        if group:
+        trials = [trial for trial in configuration.raced or configuration.rows if trial.result]
+        if trials:
             low, high = replace(configuration, is_fraction=False).interval
-            groups.append(group)
-            halves.append((high - low) / 2)
-    return groups, halves
+            groups.append(_Group(trials, (high - low) / 2))
+    return groups
 
 
 def _chosen(header: Sequence[str], columns: Sequence[str]) -> list[str]:
@@ -133,20 +138,11 @@ def _usual(
     return [*dict.fromkeys([*columns, *(metric_column(name, params) for name in metrics)])]
 
 
-def _with_halves(cells: Sequence[_Cell], halves: Sequence[float]) -> list[_Cell]:
-    pairs = zip(cells, halves, strict=True)
-    return [cell if cell.half is None else replace(cell, half=half) for cell, half in pairs]
-
-
 def _add_constants(
     table: Mapping[str, list[_Cell]], rows: Sequence[Mapping[str, Any]], key: str
-) -> int:
-    """Add a row for each constant that has a value in the table, and return the number of added
-    rows.
-
-    The row's name is in the first column without a value.
-    """
-    added = 0
+) -> None:
+    """Add a row for each constant that has a value in the table. The row's name is in the first
+    column without a value."""
     for row in rows:
         values = {name: row.get(name, row.get(f"+{name}")) for name in table if name != key}
         free = next((name for name in table if values.get(name) is None), None)
@@ -154,8 +150,6 @@ def _add_constants(
             continue
         for name, cells in table.items():
             cells.append(_Cell(row[key] if name == free else values.get(name)))
-        added += 1
-    return added
 
 
 def render_classes(findings: Findings, style: str) -> str:
@@ -168,22 +162,30 @@ def render_classes(findings: Findings, style: str) -> str:
             f" {sweeps_line('refit', findings.study.folder)}"
         )
     columns = build_columns(best[1])
-    return STYLES[style](
-        {name: [*map(_Cell, cells)] for name, cells in columns.items()}, len(columns["class"])
-    )
+    return _render({name: [*map(_Cell, cells)] for name, cells in columns.items()}, style)
 
 
-def _best_rows(
-    findings: Findings, groups: Sequence[Sequence[TrialRecord]], objective: int
-) -> list[int]:
+def _mark_best(
+    findings: Findings, groups: Sequence[_Group], cells: Sequence[_Cell], objective: int
+) -> list[_Cell]:
+    """Return the cells of an objective: the best ones marked, and means of the first objective with
+    the interval of their configuration."""
+    best = _best_rows(findings, groups, objective)
+    marked = [replace(cell, is_best=i in best) for i, cell in enumerate(cells)]
+    if objective > 0:
+        return marked
+    pairs = zip(marked, groups, strict=True)
+    return [cell if cell.half is None else replace(cell, half=group.half) for cell, group in pairs]
+
+
+def _best_rows(findings: Findings, groups: Sequence[_Group], objective: int) -> list[int]:
     """Return the rows with the best value of an objective; with several seeds, the row of the best
     configuration."""
+    firsts = [group.trials[0] for group in groups]
     if findings.ranking.configurations:
         best = findings.ranking.best
-        return [
-            i for i, group in enumerate(groups) if best and group[0] in (best.raced or best.rows)
-        ]
-    values = [group[0].objective[objective] for group in groups]
+        return [i for i, trial in enumerate(firsts) if best and trial in (best.raced or best.rows)]
+    values = [trial.objective[objective] for trial in firsts]
     best_of = max if findings.study.directions[objective] == "maximize" else min
     return [i for i, value in enumerate(values) if value == best_of(values)]
 
@@ -195,71 +197,50 @@ def _cell(name: str, values: Sequence[Any], is_param: bool) -> _Cell:
         float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)
     ]
     if is_param or len(values) == 1 or len(numbers) < len(values):
-        shared = (
-            values[0]
-            if all(value == values[0] for value in values)
-            else ", ".join(map(text, values))
-        )
-        return _Cell(float(shared) if isinstance(shared, float) else shared)
+        are_equal = all(value == values[0] for value in values)
+        return _Cell(values[0] if are_equal else ", ".join(map(text, values)))
     low, high = interval(numbers)
     bounded = is_fraction(name) and all(0 <= number <= 1 for number in numbers)
     return _Cell(fmean(numbers), (high - low) / 2, is_fraction=bounded)
 
 
-def _as_csv(table: Mapping[str, Sequence[_Cell]], count: int) -> str:
+def _as_csv(table: "pd.DataFrame") -> str:
     """Return the numbers in full, of 32 bits without noise. A mean has half of its 95% interval in
     the next column."""
     columns: dict[str, list[Any]] = {}
     for name, cells in table.items():
-        columns[name] = [printable_cell(without_noise(cell.value)) for cell in cells]
+        columns[str(name)] = [printable_cell(without_noise(cell.value)) for cell in cells]
         if any(cell.half is not None for cell in cells):
             columns[f"{name}_interval"] = [cell.half for cell in cells]
-    stream = io.StringIO()
-    header = map(printable_cell, columns)
-    csv.writer(stream, lineterminator="\n").writerows(
-        [[*header], *zip(*columns.values(), strict=True)]
-    )
-    return stream.getvalue().rstrip("\n")
+    header = [printable_cell(name) for name in columns]
+    return as_csv([header, *zip(*columns.values(), strict=True)]).rstrip("\n")
 
 
-def _as_markdown(table: Mapping[str, Sequence[_Cell]], count: int) -> str:
-    rows = [[*table]]
-    for i in range(count):
-        words = [(cells[i].format(" ± "), cells[i].is_best) for cells in table.values()]
-        rows.append([f"**{word}**" if is_best else word for word, is_best in words])
-    return as_markdown(rows, gap="")
+def _as_markdown(table: "pd.DataFrame") -> str:
+    def words(cell: _Cell) -> str:
+        plain = cell.format(" ± ")
+        return f"**{plain}**" if cell.is_best else plain
+
+    return as_markdown([[*table], *table.map(words).to_numpy().tolist()], gap="")
 
 
-def _as_latex(table: Mapping[str, Sequence[_Cell]], count: int) -> str:
+def _as_latex(table: "pd.DataFrame") -> str:
     """Return a tabular with the rules of booktabs."""
+    bold = table.map(lambda cell: "textbf:--rwrap" if cell.is_best else "")
+    is_number = table.map(lambda cell: isinstance(cell.value, int | float | None)).all()
+    words = table.map(lambda cell: cell.format("±")).style.hide(axis="index")
+    words = words.format(escape="latex").format_index(escape="latex", axis="columns")
+    words = words.apply(lambda _: bold, axis=None)
 
-    def escape(words: str) -> str:
-        return re.sub(r"[\\~^&%$#_{}]", lambda match: _LATEX[match[0]], words)
-
-    numeric = (
-        all(isinstance(cell.value, int | float | None) for cell in cells)
-        for cells in table.values()
+    latex = words.to_latex(
+        hrules=True, column_format="".join("r" if column else "l" for column in is_number)
     )
-    lines = [
-        rf"\begin{{tabular}}{{{''.join('r' if column else 'l' for column in numeric)}}}",
-        r"\toprule",
-    ]
-    lines += [" & ".join(map(escape, table)) + r" \\", r"\midrule"]
-    for i in range(count):
-        words = [
-            (escape(cells[i].format("±")).replace("±", r" $\pm$ "), cells[i].is_best)
-            for cells in table.values()
-        ]
-        # {} because a row that begins with [ would be read as the length of a gap.
-        lines.append(
-            "{}"
-            + " & ".join(rf"\textbf{{{word}}}" if is_best else word for word, is_best in words)
-            + r" \\"
-        )
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+    # {} because a row that begins with [ or * would be read as an argument of the row's end before.
+    latex = re.sub(r"^(?=[\[*])", "{}", latex.rstrip("\n"), flags=re.MULTILINE)
+    return latex.replace("±", r" $\pm$ ")
 
 
-STYLES: Mapping[str, Callable[[Mapping[str, Sequence[_Cell]], int], str]] = {
+STYLES: Mapping[str, Callable[["pd.DataFrame"], str]] = {
     "latex": _as_latex,
     "markdown": _as_markdown,
     "csv": _as_csv,

@@ -7,7 +7,9 @@ series with equal counts are repetitions. Lines that begin with # are comments.
 """
 
 import csv
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sweeps.base.errors import UserError
@@ -29,6 +31,7 @@ _EPOCHS = "epochs"
 _EXAMPLES = "examples"
 _OPTIONAL = (SPEED, _ACCURACY, _EPOCHS, EPOCHS_TO_STABLE, _EXAMPLES)
 _NUMBERS = (*COUNTED, EPOCH_TIME, _TOTAL_TIME, *_OPTIONAL)
+_UNITS = {"gpus": "GPUs", "ranks": "processes", "nodes": "nodes"}  # of the count, by column
 _MOST = 1e9  # in seconds, 30 years
 
 
@@ -42,7 +45,7 @@ def read_table(
         raise UserError(
             f"{path} has a single count: {samples[0].count}.\nAdd a line with another count."
         )
-    unit = "GPUs" if "gpus" in header else "processes" if "ranks" in header else "nodes"
+    unit = next(unit for name, unit in _UNITS.items() if name in header)
     time = "epoch time" if EPOCH_TIME in header or _EPOCHS in header else "total time"
     scaling = Scaling(
         path.stem, unit, f"{SINGULAR[unit]}-hours", _ACCURACY, time, forecast_counts=forecast_counts
@@ -57,8 +60,35 @@ def read_samples(path: Path) -> tuple[list[str], list[Sample]]:
         raise UserError(
             f"{path} is not a file.\nType the path of a CSV file as described in docs/scaling.md."
         )
-    (where, header), *lines = _lines(path)
-    if repeated := [name for name in header if header.count(name) > 1]:
+    (place, header), *lines = _lines(path)
+    _check_header(header, place)
+    if not lines:
+        raise UserError(f"{path} has a header, but no lines below it.\nAdd a line for each trial.")
+    rows = [(where, _cells(header, cells, where)) for where, cells in lines]
+    filled = [name for name in header if any(row[name] for _, row in rows)]
+    others = [name for name in filled if name not in (*_NUMBERS, "seed")]
+    differing = [name for name in others if len({row[name] for _, row in rows}) > 1]
+    for where, row in rows:
+        if _EPOCHS in filled and not row[_EPOCHS]:
+            raise UserError(
+                f"{where}, column {_EPOCHS}: empty cell.\nUse a number on every line, or remove the"
+                " column."
+            )
+    return filled, [_sample(row, differing, where) for where, row in rows]
+
+
+def _cells(header: Sequence[str], cells: Sequence[str], where: str) -> dict[str, str]:
+    if len(cells) != len(header):
+        raise UserError(
+            f"{where} has {len(cells)} cells.\nUse as many cells as the header: {len(header)}."
+        )
+    return dict(zip(header, cells, strict=True))
+
+
+def _check_header(header: Sequence[str], where: str) -> None:
+    """Raise UserError for a column that is repeated or missing."""
+    repeated = [name for name in header if header.count(name) > 1]
+    if repeated:
         raise UserError(
             f"{where}: column {repeated[0]!r} is repeated.\nRemove or rename one of the columns."
         )
@@ -68,52 +98,43 @@ def read_samples(path: Path) -> tuple[list[str], list[Sample]]:
             raise UserError(
                 f"{where}: a column is missing among {', '.join(header)}.\nAdd a column: {missing}."
             )
-    if not lines:
-        raise UserError(f"{path} has a header, but no lines below it.\nAdd a line for each trial.")
-    for where, cells in lines:
-        if len(cells) != len(header):
-            raise UserError(
-                f"{where} has {len(cells)} cells.\nUse as many cells as the header: {len(header)}."
-            )
-    rows = [(where, dict(zip(header, cells, strict=True))) for where, cells in lines]
-    header = [name for name in header if any(cells[name] for _, cells in rows)]
-    if blank := [where for where, cells in rows if _EPOCHS in header and not cells[_EPOCHS]]:
-        raise UserError(
-            f"{blank[0]}, column {_EPOCHS}: empty cell.\nUse a number on every line, or remove the"
-            " column."
-        )
-    others = [name for name in header if name not in (*_NUMBERS, "seed")]
-    differing = [name for name in others if len({cells[name] for _, cells in rows}) > 1]
-    return header, [_sample(cells, differing, where) for where, cells in rows]
 
 
-def _sample(cells: dict[str, str], names: Sequence[str], where: str) -> Sample:
-    columns = [
-        name for name in _NUMBERS if name in cells and (cells[name] or name not in _OPTIONAL)
-    ]
-    numbers = {name: _number(name, cells[name], where) for name in columns}
+def _sample(cells: Mapping[str, str], names: Sequence[str], where: str) -> Sample:
+    """Return the sample of a line; its series has the values of the columns `names`."""
+    numbers = _read_numbers(cells, where)
     size = parse_size({name: int(numbers[name]) for name in COUNTED if name in numbers})
     assert size
+    count, nodes, _ = size
     epochs = numbers.get(_EPOCHS)
     accuracy = numbers.get(_ACCURACY)
-    total_s = numbers.get(_TOTAL_TIME)
-    epoch_s = numbers.get(EPOCH_TIME) or (total_s or 0.0) / (epochs or 1)
-    total_s = total_s or (epochs and epochs * epoch_s)
-    to_stable = numbers.get(EPOCHS_TO_STABLE)
-    examples = numbers.get(_EXAMPLES)
-    has_epochs = EPOCH_TIME in numbers or epochs
-    return Sample(
-        count=size[0],
-        nodes=size[1],
-        devices=size[0],
+    epoch_s = numbers.get(EPOCH_TIME) or numbers[_TOTAL_TIME] / (epochs or 1)
+    total_s = numbers.get(_TOTAL_TIME) or (epochs or 0) * epoch_s
+    sample = Sample(
+        count=count,
+        nodes=nodes,
+        devices=count,
         series=" ".join(f"{name}={cells[name]}" for name in names if cells[name]),
         epoch_s=[epoch_s],
         course=[(total_s, accuracy)] if total_s and accuracy is not None else [],
         objective=accuracy,
-        images_s=numbers.get(SPEED) or (examples / epoch_s if examples and has_epochs else None),
-        epochs_to_stable=to_stable,
-        time_to_stable_s=to_stable * epoch_s if to_stable and has_epochs else None,
+        images_s=numbers.get(SPEED),
+        epochs_to_stable=numbers.get(EPOCHS_TO_STABLE),
     )
+    if EPOCH_TIME not in numbers and not epochs:
+        return sample
+    images_s = numbers[_EXAMPLES] / epoch_s if _EXAMPLES in numbers else None
+    stable_s = sample.epochs_to_stable and sample.epochs_to_stable * epoch_s
+    return replace(sample, images_s=sample.images_s or images_s, time_to_stable_s=stable_s)
+
+
+def _read_numbers(cells: Mapping[str, str], where: str) -> dict[str, float]:
+    """Return the numbers of a line by column; only optional cells may be empty."""
+    numbers = {}
+    for name in _NUMBERS:
+        if name in cells and (cells[name] or name not in _OPTIONAL):
+            numbers[name] = _number(name, cells[name], where)
+    return numbers
 
 
 def _number(name: str, cell: str, where: str) -> float:
@@ -121,16 +142,17 @@ def _number(name: str, cell: str, where: str) -> float:
     least = -_MOST if name == _ACCURACY else 0
     try:
         value = float(cell)
-        if (1 <= value <= 1e6 and value == int(value)) if is_whole else least < value <= _MOST:
-            return value
     except ValueError:
-        pass
-    allowed = (
-        "a whole number, 1 to 1,000,000"
-        if is_whole
-        else f"a number{' above 0' * (not least)}, at most 1e9"
-    )
-    raise UserError(f"{where}, column {name}: invalid value {cell!r}.\nUse {allowed}.")
+        value = math.nan
+    if is_whole:
+        allowed = "a whole number, 1 to 1,000,000"
+        is_allowed = 1 <= value <= 1e6 and value.is_integer()
+    else:
+        allowed = "a number, at most 1e9" if least else "a number above 0, at most 1e9"
+        is_allowed = least < value <= _MOST
+    if not is_allowed:
+        raise UserError(f"{where}, column {name}: invalid value {cell!r}.\nUse {allowed}.")
+    return value
 
 
 def _lines(path: Path) -> list[tuple[str, list[str]]]:

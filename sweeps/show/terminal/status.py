@@ -1,6 +1,7 @@
 """The state of a study, for a reader who is not its driver."""
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -26,67 +27,83 @@ def show_status(
     """Print the state of a study. `jobs` describes its SLURM jobs; both drivers are empty if there
     is none."""
     view = View()
-    status = driver_status.read(study.folder)
     if not driver and not jobs:  # because a trial without a driver and a job does not run
-        study = replace(
-            study,
-            rows=[
-                replace(t, state=State.QUEUED) if t.state is State.RUNNING else t
-                for t in study.rows
-            ],
-        )
+        study = replace(study, rows=[_as_queued(trial) for trial in study.rows])
+    status = driver_status.read(study.folder)
     counts = count_states(study)
-    total = "an unknown number of" if study.total is None else study.total
-    resumed = [
-        name for name in (State.REFUSED, State.CANCELLED) if name in counts and not study.done
-    ]
-    note = f"; {' and '.join(resumed)} trials resume with the study" if resumed else ""
-    view.say(
-        f"study {study.name}: {study.over()} of {total} trials have ended"
-        f" ({format_counts(counts)}){note}"
-    )
+
+    view.say(_describe_progress(study, counts))
     view.say(f"driver: {driver or next_driver or 'none'}")
     if driver and status:
         view.say(f"slots: {status.running} in use{', none free' if status.full else ''}")
     view.say(jobs)
-    queued = {name: count for name, count in counts.items() if name in _QUEUED}
-    if (
-        queued
-        and not study.done
-        and (reason := _explain_wait(status, bool(driver), bool(jobs or next_driver)))
-    ):
-        view.say(f"{format_counts(queued)}{reason}")
-    for trouble in status.troubles if driver and status else ():
-        view.say(trouble)
+    if not study.done:
+        reason = _explain_wait(status, bool(driver), bool(jobs or next_driver))
+        view.say(_describe_queue(counts, reason))
+    if driver and status:
+        for trouble in status.troubles:
+            view.say(trouble)
+    _show_running(view, study)
+    for line in steering.paragraphs(steering.describe_steering(study)):
+        view.say(line.plain)
+    view.closing(study, dashboard)
+
+
+def _as_queued(trial: TrialRecord) -> TrialRecord:
+    return replace(trial, state=State.QUEUED) if trial.state is State.RUNNING else trial
+
+
+def _describe_progress(study: StudySnapshot, counts: Mapping[str, int]) -> str:
+    total = "an unknown number of" if study.total is None else study.total
+    line = (
+        f"study {study.name}: {study.over()} of {total} trials have ended ({format_counts(counts)})"
+    )
+    resumed = [name for name in (State.REFUSED, State.CANCELLED) if name in counts]
+    if study.done or not resumed:
+        return line
+    return f"{line}; {' and '.join(resumed)} trials resume with the study"
+
+
+def _describe_queue(counts: Mapping[str, int], reason: str) -> str:
+    """Return the trials that wait, and why; empty if none waits or there is no reason."""
+    waiting = {name: count for name, count in counts.items() if name in _QUEUED}
+    return f"{format_counts(waiting)}{reason}" if waiting and reason else ""
+
+
+def _show_running(view: View, study: StudySnapshot) -> None:
     running = [trial for trial in study.rows if trial.state is State.RUNNING]
     for trial in running[:_SHOWN]:
         view.say(f"trial {trial.number} running   {trial.name}   {_newest_report(trial, study)}")
         view.say(warn_idle_gpus(trial, read_launcher(trial.folder).get("idle_gpu_min")))
     if len(running) > _SHOWN:
         view.say(f"and {len(running) - _SHOWN} more running")
-    for line in steering.paragraphs(steering.describe_steering(study)):
-        view.say(line.plain)
-    view.closing(study, dashboard)
 
 
 def _explain_wait(status: DriverStatus | None, driver: bool, jobs: bool) -> str:
     """Return why queued trials do not start, as the newest driver reported it; empty if jobs run
     without a driver."""
+    if not driver and jobs:
+        return ""
+    stopped = status.stopped if status else ""
     if not driver:
-        stopped = (
-            f"; the last driver stopped: {status.stopped}" if status and status.stopped else ""
-        )
-        return "" if jobs else f"; none can start: no driver runs the study{stopped}"
+        last = f"; the last driver stopped: {stopped}" if stopped else ""
+        return f"; none can start: no driver runs the study{last}"
     if status is None:
         return ": the driver is starting"
-    if status.stopped:
-        return f"; none can start: {status.stopped}"
-    reasons = list(status.notes)
+    if stopped:
+        return f"; none can start: {stopped}"
+    return f": {'; '.join(_reasons(status))}"
+
+
+def _reasons(status: DriverStatus) -> list[str]:
+    """Return why the running driver starts no further trial."""
     if status.full and status.running:
-        reasons.append("all slots are in use")
-    elif status.full:
-        reasons = reasons or ["importing the modules that all trials share"]
-    return f": {'; '.join(reasons or ['the next trial is being prepared'])}"
+        return [*status.notes, "all slots are in use"]
+    if status.notes:
+        return [*status.notes]
+    if status.full:
+        return ["importing the modules that all trials share"]
+    return ["the next trial is being prepared"]
 
 
 def _newest_report(trial: TrialRecord, study: StudySnapshot) -> str:
