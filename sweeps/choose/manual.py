@@ -120,26 +120,32 @@ def _open_trial(study: StudySnapshot, number: int) -> tuple[TrialRecord, Attempt
 def add_point(definition: Definition, study: StudySnapshot, text: str) -> Path:
     """Add a point such as "lr=0.003 batch_size=48", and return its file. Raises UserError if it is
     invalid or tried."""
-    names = [name.partition(" under ")[0] for name in definition.parameters]
-    keys = {name.lstrip("+"): name for name in names}
     if definition.search.get("custom_search_space", "None") != "None":
         raise UserError(
             f"--add '{text}': the search space of study {study.name} is code, so no point can be"
             " added."
         )
-    try:
-        typed = point_of(OverridesParser.create().parse_overrides(shlex.split(text)))
-    except (HydraException, ValueError) as error:
-        problem = f"--add '{text}' cannot be parsed: {error}".partition("\n")[0]
-        raise UserError(f"{problem}.\nType key=value for each of: {', '.join(keys)}") from error
-    if not typed or (wrong := [key for key in typed if key.lstrip("+") not in keys]):
+    names = [name.partition(" under ")[0] for name in definition.parameters]
+    keys = {name.lstrip("+"): name for name in names}
+    swept = ", ".join(keys)
+    typed = _parse_values(text, swept)
+    wrong = [key for key in typed if key.lstrip("+") not in keys]
+    if wrong or not typed:
         problem = (
-            f"study {study.name} does not sweep {wrong[0]}" if typed else "there are no values"
+            f"study {study.name} does not sweep {wrong[0]}" if wrong else "there are no values"
         )
-        raise UserError(f"--add '{text}': {problem}.\nType a value for each of: {', '.join(keys)}")
+        raise UserError(f"--add '{text}': {problem}.\nType a value for each of: {swept}")
     point = {keys[key.lstrip("+")]: value for key, value in typed.items()}
     refuse_duplicate(point, study.rows, study.added)
     return _request(study.folder, {"params": point})
+
+
+def _parse_values(text: str, swept: str) -> Point:
+    try:
+        return point_of(OverridesParser.create().parse_overrides(shlex.split(text)))
+    except (HydraException, ValueError) as error:
+        problem = f"--add '{text}' cannot be parsed: {error}".partition("\n")[0]
+        raise UserError(f"{problem}.\nType key=value for each of: {swept}") from error
 
 
 def exclude_points(study: Path, condition: str) -> Path:

@@ -59,7 +59,7 @@ class Repeats:
         return Next([Proposal(params, By.REPEAT, number, seed, first.outside)])
 
     def _follow(self, trial: TrialRecord, study: StudySnapshot) -> None:
-        first = trial.number if trial.of is None else trial.of
+        first = trial.first
         if trial.race or self.seeds.key not in study.rows[first].seed:
             return  # because version 1 did not repeat the trials that a person added
         begun = self._trials.setdefault(first, {})
@@ -76,6 +76,16 @@ def choose_seeds(settings: SweeperConf, space: SearchSpace, config: DictConfig) 
     cannot be used."""
     if settings.repeats == 1 and not settings.final_race:
         return Seeds(settings.seed_key)
+    first = _first_seed(settings, space, config)
+    first_fresh = first + settings.repeats
+    repeated = [*range(first, first_fresh)] if settings.repeats > 1 else []
+    fresh = [*range(first_fresh, first_fresh + settings.final_race_seeds)]
+    return Seeds(settings.seed_key, repeated, fresh, is_grid(settings))
+
+
+def _first_seed(settings: SweeperConf, space: SearchSpace, config: DictConfig) -> int:
+    """Return the seed that was typed, or that of the configuration; 0 if it is null or a new
+    key."""
     key = settings.seed_key.lstrip("+")
     setting = f"hydra.sweeper.repeats={settings.repeats}"
     if settings.repeats == 1:
@@ -95,11 +105,7 @@ def choose_seeds(settings: SweeperConf, space: SearchSpace, config: DictConfig) 
         raise UserError(
             f"{key}={text}: {setting} needs a whole number of at least 0.\nType {key}=0"
         )
-    first = int(text)
-    first_fresh = first + settings.repeats
-    repeated = [*range(first, first_fresh)] if settings.repeats > 1 else []
-    fresh = [*range(first_fresh, first_fresh + settings.final_race_seeds)]
-    return Seeds(settings.seed_key, repeated, fresh, is_grid(settings))
+    return int(text)
 
 
 def add_seeds(space: SearchSpace, key: str, seeds: Sequence[int]) -> SearchSpace:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import Bounds, minimize
 from scipy.special import ndtr
 
 from sweeps.choose.scores import Array, scores
@@ -84,49 +84,42 @@ class Surrogate:
         With few or equal losses, the scales are the prior's.
         """
         chosen = _best_and_newest(losses)
-        chosen_losses = [losses[i] for i in chosen]
-        self.points = self._array([encoded[i] for i in chosen])
-        self.scores = scores(np.array(chosen_losses))
+        chosen_losses = np.array([losses[i] for i in chosen])
+        self.points = self._newest([encoded[i] for i in chosen])
+        self.scores = scores(chosen_losses)
         self._worst = float(self.scores.max(initial=0))
 
-        is_concurrent = len(running) > 0
-        self._deviations = _CONCURRENT if is_concurrent else _ALONE
+        self._deviations = _CONCURRENT if running else _ALONE
         few_results = max(0.0, 1 - len(chosen) / _MAX_ADDITIVE)
-        additive = _ADDITIVE * few_results if is_concurrent else 0.0
-        if len(chosen) >= _MIN_RESULTS and len(set(self.scores)) > 1:
-            self._fit_scales(additive)
-        self._kernel = _Kernel(np.exp(self._scales[:-1]), self._indices, additive)
+        self._fit_kernel(_ADDITIVE * few_results if running else 0.0)
 
         self._results = self._posterior(self.points, self.scores)
-        unended = self._array(running[-_MAX_RESULTS:])
-        newest_estimates = estimates[-_MAX_RESULTS:]
-        estimated = self._with_estimates(unended, newest_estimates, sorted(chosen_losses))
-        self._losses = estimated.after(unended)
+        unended = self._newest(running)
+        self._losses = self._with_estimates(unended, estimates, chosen_losses).after(unended)
+        self._runs = self._posterior_of_runs(ran, failed) if failed else None
 
-        good = np.vstack([self.points, self._array(ran[-_MAX_RESULTS:])])
-        bad = self._array(failed[-_MAX_RESULTS:])
-        labels = np.repeat([1.0, -1.0], [len(good), len(bad)])
-        self._runs = self._posterior(np.vstack([good, bad]), labels)
-        self._has_failed = len(bad) > 0
+    def _newest(self, encoded: Encoded) -> Array:
+        return np.array(encoded[-_MAX_RESULTS:]).reshape(-1, len(self._indices))
 
-    def _array(self, encoded: Encoded) -> Array:
-        return np.array(encoded).reshape(-1, len(self._indices))
+    def _fit_kernel(self, additive: float) -> None:
+        if len(self.scores) >= _MIN_RESULTS and len(set(self.scores)) > 1:
+            self._scales = self._likely_scales(additive)
+        self._kernel = _Kernel(np.exp(self._scales[:-1]), self._indices, additive)
 
-    def _fit_scales(self, additive: float) -> None:
-        """Set the scales to more likely ones, by a few steps of L-BFGS-B (Byrd et al., SIAM Journal
+    def _likely_scales(self, additive: float) -> Array:
+        """Return scales that are more likely, by a few steps of L-BFGS-B (Byrd et al., SIAM Journal
         on Scientific Computing 1995)."""
         likelihood = _Likelihood(self.points, self.scores, self._indices, self._prior, additive)
-        low = self._prior - _FARTHEST
-        high = self._prior + _FARTHEST
         fit = minimize(
             likelihood.neg_log_posterior,
             self._scales,
             method="L-BFGS-B",
             jac=True,
-            bounds=[*zip(low, high, strict=True)],
+            bounds=Bounds(self._prior - _FARTHEST, self._prior + _FARTHEST),
             options={"maxiter": _MAX_STEPS, "ftol": _PRECISION / len(self.scores)},
         )
-        self._scales = fit.x
+        scales: Array = fit.x
+        return scales
 
     def mean(self, encoded: Encoded | Array) -> Array:
         """Return the expected score of the loss at each point."""
@@ -155,23 +148,30 @@ class Surrogate:
     def _result_probability(self, points: Array) -> Array | float:
         """Return the probability of a result (Gardner et al., 2014; Rasmussen and Williams, 3.9 and
         6.5)."""
-        if not self._has_failed:
+        if self._runs is None:
             return 1.0
         mean, deviation = self._runs.predict(points)
         probability: Array = ndtr(mean / np.sqrt(_SOFTNESS**2 + deviation**2))
         return probability
 
     def _with_estimates(
-        self, points: Array, estimates: Sequence[tuple[float, float]], losses: list[float]
+        self, points: Array, estimates: Sequence[tuple[float, float]], losses: Array
     ) -> "_Posterior":
-        """Return the posterior of the results, given also the estimates at `points`; `losses` are
-        sorted results."""
-        finite = [i for i, (_, noise) in enumerate(estimates) if noise < math.inf]
-        if not finite:
+        """Return the posterior of the results, given also the newest estimates, at `points`;
+        `losses` are the results."""
+        ends, noise = np.array(estimates[-_MAX_RESULTS:]).reshape(-1, 2).T
+        finite = noise < math.inf
+        if not finite.any():
             return self._results
-        ends, noise = np.array(estimates)[finite].T
-        estimated_scores = np.interp(ends, losses, np.sort(self.scores))
-        return self._results.after(points[finite], estimated_scores, noise)
+        estimated_scores = np.interp(ends[finite], np.sort(losses), np.sort(self.scores))
+        return self._results.after(points[finite], estimated_scores, noise[finite])
+
+    def _posterior_of_runs(self, ran: Encoded, failed: Encoded) -> "_Posterior":
+        """Return the posterior of a label: 1 where a trial runs, -1 where it fails."""
+        good = np.vstack([self.points, self._newest(ran)])
+        bad = self._newest(failed)
+        labels = np.repeat([1.0, -1.0], [len(good), len(bad)])
+        return self._posterior(np.vstack([good, bad]), labels)
 
     def _posterior(self, x: Array, y: Array) -> "_Posterior":
         return _Posterior(self._kernel, math.exp(self._scales[-1]), x, y)
@@ -300,29 +300,31 @@ class _Likelihood:
         Rasmussen and Williams, equation 5.9, with the variance of the process at its most likely
         value.
         """
-        n = len(self._y)
         noise = math.exp(scales[-1])
-        inverse_squares = np.exp(-2 * scales[:-1])[:, None]
-        squares = inverse_squares * self._squares
+        squares = np.exp(-2 * scales[:-1])[:, None] * self._squares
         pairs_covariance, slope = _covariance(squares, self._additive)
-
-        covariance = (1 + noise + _JITTER) * np.eye(n)
+        covariance = (1 + noise + _JITTER) * np.eye(len(self._y))
         covariance.T[self._pairs] = pairs_covariance
-        root = np.linalg.cholesky(covariance)  # which reads the lower triangle
-        whitening = np.linalg.inv(root)
-        inverse = whitening.T @ whitening
-        solved = inverse @ self._y
-        square = float(self._y @ solved)
-        log_determinant = 2 * float(np.log(np.diag(root)).sum())
-        loss = (n * math.log(square / n) + log_determinant) / 2
+        loss, by_covariance = _neg_log_likelihood(self._y, covariance)
 
-        by_covariance = inverse / 2 - n / (2 * square) * np.outer(solved, solved)
         by_lengths = 2 * (squares * slope) @ by_covariance[self._pairs]
         by_noise = noise * np.trace(by_covariance)
         gradient = np.append(by_lengths, by_noise)
-
         distance = scales - self._prior
         return loss + float(distance @ distance) / 2, gradient + distance
+
+
+def _neg_log_likelihood(y: Array, covariance: Array) -> tuple[float, Array]:
+    """Return the negative log likelihood of the values, up to a constant, and its slope by the
+    covariance, of which the lower triangle is read."""
+    n = len(y)
+    root = np.linalg.cholesky(covariance)
+    whitening = np.linalg.inv(root)
+    inverse = whitening.T @ whitening
+    solved = inverse @ y
+    square = float(y @ solved)
+    loss = n / 2 * math.log(square / n) + float(np.log(np.diag(root)).sum())
+    return loss, inverse / 2 - n / (2 * square) * np.outer(solved, solved)
 
 
 def _best_and_newest(losses: Sequence[float]) -> list[int]:
@@ -350,8 +352,9 @@ class EarlierModels:
         self._models: list[Surrogate] = []
         for encoded, losses in studies:
             if len(set(losses)) > 1:
-                self._models.append(model := Surrogate(parameter_indices))
+                model = Surrogate(parameter_indices)
                 model.fit(encoded, losses, [], [])
+                self._models.append(model)
 
     def teach(self, own: Surrogate, count: int, seed: int) -> bool:
         """Add the models to this study's `own` model, which was fitted. Return whether any has a
@@ -362,15 +365,16 @@ class EarlierModels:
         """
         if not self._models:
             return False
-        is_even = count % 2 == 0
-        weights = [is_even / len(self._models) for _ in self._models]
         if len(set(own.scores)) > 1:
             weights = self._weigh(own, seed)
+        else:
+            is_even = count % 2 == 0
+            weights = np.full(len(self._models), is_even / len(self._models))
         weighted = zip(weights, self._models, strict=True)
         own.others = [(weight, model) for weight, model in weighted if weight > 0]
         return len(own.others) > 0
 
-    def _weigh(self, own: Surrogate, seed: int) -> list[float]:
+    def _weigh(self, own: Surrogate, seed: int) -> Array:
         """Return the weights of the models; this study's own model has the rest of 1.
 
         A weight is the share of bootstrap samples in which the model misorders the fewest pairs of
@@ -378,10 +382,8 @@ class EarlierModels:
         chance. A model that is clearly worse than the own model has no weight, because many bad
         models would add up.
         """
-        count = len(own.scores)
         before = own.scores[:, None] < own.scores
-        random = np.random.RandomState(seed)
-        samples = random.multinomial(count, np.full(count, 1 / count), _SAMPLES).astype(float)
+        samples = _bootstrap(len(own.scores), seed)
         pairs = _pair_counts(samples, before)
         samples = samples[pairs > 0]
         pairs = pairs[pairs > 0]
@@ -395,7 +397,13 @@ class EarlierModels:
 
         is_better = errors.min(0) < own_errors
         wins = np.bincount(errors.argmin(0)[is_better], minlength=len(self._models))
-        return [float(count) / len(pairs) for count in wins]
+        return wins / len(pairs)
+
+
+def _bootstrap(count: int, seed: int) -> Array:
+    """Return how often each of `count` results is in each sample."""
+    random = np.random.RandomState(seed)
+    return random.multinomial(count, np.full(count, 1 / count), _SAMPLES).astype(float)
 
 
 def _pair_counts(samples: Array, pairs: Array) -> Array:

@@ -65,21 +65,20 @@ def _needs_a_search(setting: str) -> UserError:
 def _parse_point(typed: Mapping[str, Any], space: SearchSpace) -> Point:
     setting = f"hydra.sweeper.start={text_of([dict(typed)])}"
     point = Point()
-    values = {str(key).lstrip("+"): value for key, value in typed.items()}
+    left = {str(key).lstrip("+"): value for key, value in typed.items()}
     for parameter in space.parameters:
         name = parameter.key.lstrip("+")
-        if name not in values or not _is_decided(parameter, point, space):
+        if name not in left or not _is_decided(parameter, point, space):
             continue
-        matches = parameter.find(values[name])
+        value = left.pop(name)
+        matches = parameter.find(value)
         if not matches:
-            problem = f"{name}={text_of(values[name])} is not in the search space"
+            problem = f"{name}={text_of(value)} is not in the search space"
             raise UserError(f"{setting}: {problem}.\nChoose from {parameter.key}={parameter.typed}")
         point[parameter.key] = matches[0]
 
-    used = {key.lstrip("+") for key in point}
-    unused = [name for name in values if name not in used]
-    if unused:
-        raise UserError(f"{setting}: {_explain_unused(unused[0], space)}")
+    if left:
+        raise UserError(f"{setting}: {_explain_unused(next(iter(left)), space)}")
     if not point:
         raise UserError(
             f"{setting}: the point has no values.\nType, for example: 'hydra.sweeper.start=[{{lr:"
@@ -148,8 +147,28 @@ def load_earlier(
     Raises UserError if there is no such study, it has another objective, or the sampler cannot use
     earlier trials.
     """
+    earlier = EarlierTrials(folder, [], [])
     if not settings.learn_from:
-        return EarlierTrials(folder, [], [])
+        return earlier
+    _check_sampler(settings)
+    with suppress(CorruptFile, TypeError, LookupError):  # because the copy can be made again
+        copy = read_json(folder / _FILE) or {}
+        return EarlierTrials(folder, [EarlierTrial(**trial) for trial in copy["trials"]], [])
+
+    folders = set[Path]()
+    for index, name in enumerate(settings.learn_from):
+        study = find_study(name, folder)
+        if study.resolve() in folders:
+            raise UserError(f"hydra.sweeper.learn_from: study {name} is listed twice.\nRemove one.")
+        folders.add(study.resolve())
+        trials, note = _read_study(study, settings, space, config, read)
+        earlier.trials += [replace(trial, study=index) for trial in trials]
+        earlier.notes.append(note)
+    return earlier
+
+
+def _check_sampler(settings: SweeperConf) -> None:
+    """Raise UserError if the study's sampler cannot use earlier trials."""
     if is_grid(settings):
         raise _needs_a_search("hydra.sweeper.learn_from")
     target = (settings.sampler or {}).get("_target_")
@@ -158,20 +177,6 @@ def load_earlier(
             "hydra.sweeper.learn_from: this sampler cannot learn from earlier studies.\n"
             "Use hydra/sweeper/sampler=default, tpe or gp."
         )
-    with suppress(CorruptFile, TypeError, LookupError):  # because the copy can be made again
-        if (copy := read_json(folder / _FILE)) is not None:
-            return EarlierTrials(folder, [EarlierTrial(**trial) for trial in copy["trials"]], [])
-    earlier = EarlierTrials(folder, [], [])
-    folders = set[Path]()
-    for name in settings.learn_from:
-        study = find_study(name, folder)
-        if study.resolve() in folders:
-            raise UserError(f"hydra.sweeper.learn_from: study {name} is listed twice.\nRemove one.")
-        folders.add(study.resolve())
-        trials, note = _read_study(study, settings, space, config, read)
-        earlier.trials += [replace(trial, study=len(folders) - 1) for trial in trials]
-        earlier.notes.append(note)
-    return earlier
 
 
 def find_study(name: str, folder: Path) -> Path:
@@ -202,11 +207,7 @@ def _read_study(
     before = definition.config | _choices(folder / "multirun.yaml")
     now = shared(config) | _choices(config)
 
-    points = []
-    for trial in trials:
-        point = _to_space(trial, before, now, space)
-        if point is not None:
-            points.append(point)
+    points = [*filter(None, (_to_space(trial, before, now, space) for trial in trials))]
     if not points:
         raise UserError(
             f"{setting}: none of its {len(trials)} {noun}s is in this search space.\nChoose another"
@@ -214,11 +215,10 @@ def _read_study(
         )
 
     note = f"warm start: {counted(len(points), noun)} of study {folder.name}"
-    if len(points) < len(trials):
-        note += f" ({len(trials) - len(points)} more outside of this search space)"
-    swept = {parameter.key for parameter in space.parameters}
-    swept |= {name.partition(" under ")[0] for name in definition.parameters}
-    return points, note + _describe_changes(before, now, swept)
+    if outside := len(trials) - len(points):
+        note += f" ({outside} more outside of this search space)"
+    names = [*(parameter.key for parameter in space.parameters), *definition.parameters]
+    return points, note + _describe_changes(before, now, names)
 
 
 def _read_definition(setting: str, folder: Path, settings: SweeperConf) -> Definition:
@@ -255,9 +255,12 @@ def _merge(study: StudySnapshot, space: SearchSpace) -> tuple[list[TrialRecord],
     return merged, "configuration" if len(merged) < len(trials) else "trial"
 
 
-def _describe_changes(before: Mapping[str, str], now: Mapping[str, str], swept: set[str]) -> str:
-    """Return the values outside of the search space that differ from the earlier study's; "" if
-    none does."""
+def _describe_changes(
+    before: Mapping[str, str], now: Mapping[str, str], names: Sequence[str]
+) -> str:
+    """Return the values outside of the search space, of parameters with these `names`, that differ
+    from the earlier study's; "" if none does."""
+    swept = {name.partition(" under ")[0] for name in names}
     groups = tuple(f"{key}." for key in swept)
     texts = []
     for key in {**before, **now}:

@@ -80,6 +80,11 @@ class TrialRecord:
         return self.objective if self.state is State.COMPLETED else []
 
     @property
+    def first(self) -> int:
+        """Return the number of the first trial of the same configuration."""
+        return self.number if self.of is None else self.of
+
+    @property
     def race(self) -> bool:
         """Return whether the trial belongs to the final race."""
         return self.by is By.RACE
@@ -365,9 +370,7 @@ def by_first(trials: Iterable[TrialRecord]) -> dict[int, list[TrialRecord]]:
     configurations: dict[int, list[TrialRecord]] = {}
     for trial in trials:
         if not trial.race:
-            configurations.setdefault(trial.number if trial.of is None else trial.of, []).append(
-                trial
-            )
+            configurations.setdefault(trial.first, []).append(trial)
     return configurations
 
 

@@ -5,12 +5,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import optuna
+from optuna.distributions import _get_single_value
 from optuna.pruners import _filter_study
 from optuna.samplers import BaseSampler, CmaEsSampler, TPESampler
+from optuna.trial import FrozenTrial
 
 from sweeps.choose import Next, Proposal
 from sweeps.choose.curves import Curve, Ends, Reports
@@ -30,7 +32,7 @@ from sweeps.space.space import SearchSpace, canonical
 from sweeps.trial.job import Outcome, Point, State
 
 if TYPE_CHECKING:
-    from sweeps.choose.surrogate import EarlierModels
+    from sweeps.choose.surrogate import EarlierModels, Surrogate
 
 # newest completed trials whose curves count, because the cost grows with their number
 _MAX_CURVES = 200
@@ -53,6 +55,15 @@ class Search:
     known."""
     name: str = ""  # name of the user's own function
     is_grid: bool = False  # whether no points but those of `start` are tried
+
+
+class _Result(NamedTuple):
+    """A point that ran. Its loss is infinite if the trial was pruned."""
+
+    loss: float
+    point: Point
+    encoded: list[float]
+    trial: int
 
 
 class Sampler:
@@ -80,10 +91,7 @@ class Sampler:
         self._next = 0  # index of the next start point
         self._running: dict[int, list[float]] = {}  # coordinates of the running points, by trial
         self._scales: Sequence[float] = ()
-        self._results: list[tuple[float, Point, list[float]]] = []
-        """The loss of each ended point, infinite if it was pruned, the point and its coordinates;
-        oldest first."""
-        self._numbers: list[int] = []  # trials of the results
+        self._results: list[_Result] = []  # oldest first
         self._own_tried: set[str] = set()  # points with the values of the user's own function
         self._reports = Reports(self._fed.metric, self._sign < 0)
         for trial in self._search.earlier if self._avoids_failures else ():
@@ -102,7 +110,8 @@ class Sampler:
         sampler = self._samplers.sampler(number, self._count_before(number))
         self._fed.load_study(sampler)
         if self._search.custom:
-            proposals = self._propose_custom(study, number, sampler)
+            own = OwnSpace(self._search.custom, self._search.name, self._space, self._encoding)
+            proposals = self._propose_custom(study, number, sampler, own)
             return Next(proposals, message=self._repeat_note(proposals))
         return Next([self._propose(study, number, sampler, self._next_start())])
 
@@ -167,8 +176,8 @@ class Sampler:
         self._proposals.observe(point, ran=has_run)
         if has_run and (end.objective or end.state is State.PRUNED):
             loss = self._loss(end.state, end.objective)
-            self._results.append((loss, point, self._proposals.encode(point)))
-            self._numbers.append(trial.number)
+            encoded = self._proposals.encode(point)
+            self._results.append(_Result(loss, point, encoded, trial.number))
 
     def _loss(self, state: str, objective: Sequence[float]) -> float:
         if state != State.COMPLETED or not objective:
@@ -254,46 +263,55 @@ class Sampler:
         chooses this trial."""
         if start or not self._has_surrogate:
             return {}, []
-        ends, losses = self._estimated(study)
+        losses, estimates = self._estimated(study)
         count = self._count_before(number)
         too_few = len(losses) < _MIN_RESULTS or len(set(losses)) < 2
         is_start = too_few or count < self._samplers.startup
         if is_start and not self._search.earlier:
             return {}, []
 
+        seed = self._samplers.seed(number)
+        with explain_faults(self._samplers.kind, _advise_tpe(study.name)):
+            surrogate = self._fit_surrogate(losses, estimates)
+            has_weight = self._earlier.teach(surrogate, count, seed)
+            if is_start and not has_weight:
+                return {}, []
+            point = self._most_promising(surrogate, losses, seed)
+        return point, [] if too_few else surrogate.scales
+
+    def _fit_surrogate(
+        self, losses: Sequence[float], estimates: Sequence[tuple[float, float]]
+    ) -> "Surrogate":
+        """Fit a surrogate to the results with these losses, the failures, and the running points
+        with these estimates."""
         # because SciPy's import takes half a second, and first trials need no surrogate
         from sweeps.choose.surrogate import Surrogate
 
         surrogate = Surrogate(self._proposals.parameter_indices(), self._scales)
-        encoded = [encoded for _, _, encoded in self._results]
-        failed = self._proposals.failed
-        trials = sorted(self._running)
-        running = [self._running[trial] for trial in trials]
-        curves = [self._reports.curve(study.rows[trial]) for trial in trials]
-        estimates = [ends.estimate(curve) for curve in curves]
-        best = [self._results[i][1] for i in np.argsort(losses, kind="stable")]
-        seed = self._samplers.seed(number)
-        draws = iter(np.random.RandomState(seed).random_sample, None)
-        with explain_faults(self._samplers.kind, _advise_tpe(study.name)):
-            surrogate.fit(encoded, losses, failed, running, self._ran_before, estimates)
-            has_weight = self._earlier.teach(surrogate, count, seed)
-            if is_start and not has_weight:
-                return {}, []
-            point = self._proposals.most_promising(best, surrogate.gain, draws)
-        return point, [] if too_few else surrogate.scales
+        encoded = [result.encoded for result in self._results]
+        running = [self._running[trial] for trial in sorted(self._running)]
+        surrogate.fit(encoded, losses, self._proposals.failed, running, self._ran_before, estimates)
+        return surrogate
 
-    def _estimated(self, study: StudySnapshot) -> tuple[Ends, list[float]]:
-        """Return what the newest curves show about ends, and the losses of the results with
-        estimates."""
-        losses = [loss for loss, _, _ in self._results]
+    def _most_promising(self, surrogate: "Surrogate", losses: Sequence[float], seed: int) -> Point:
+        """Return the best of the surrogate's candidates, those beside the best results first."""
+        best = [self._results[i].point for i in np.argsort(losses, kind="stable")]
+        draws = iter(np.random.RandomState(seed).random_sample, None)
+        return self._proposals.most_promising(best, surrogate.gain, draws)
+
+    def _estimated(self, study: StudySnapshot) -> tuple[list[float], list[tuple[float, float]]]:
+        """Return the losses of the results, and the loss and the noise of each running trial,
+        estimated by the newest curves where trials have not completed."""
+        losses = [result.loss for result in self._results]
         completed = [i for i, loss in enumerate(losses) if loss < math.inf]
         oldest = min(completed[-_MAX_CURVES:], default=0)
         curves: list[Curve] = []
-        for i, (trial, loss) in enumerate(zip(self._numbers, losses, strict=True)):
-            is_read = i >= oldest or loss == math.inf
-            curves.append(self._reports.curve(study.rows[trial]) if is_read else {})
+        for i, result in enumerate(self._results):
+            is_read = i >= oldest or result.loss == math.inf
+            curves.append(self._reports.curve(study.rows[result.trial]) if is_read else {})
         ends = Ends(curves, losses)
-        return ends, ends.fill(curves, losses)
+        running = [self._reports.curve(study.rows[trial]) for trial in sorted(self._running)]
+        return ends.fill(curves, losses), [ends.estimate(curve) for curve in running]
 
     def _ask_sampler(self, trial_id: int, sampler: BaseSampler, start: Point) -> Point:
         """Return the point that the sampler proposes, with the values of the start point."""
@@ -303,23 +321,17 @@ class Sampler:
         # because Hyperband shows each bracket its own trials
         study = _filter_study(self._fed.study, frozen)
         sampler.before_trial(study, frozen)
-        relative: dict[str, Any] = {}
-        if len(frozen.params) < len(encoding.named):
-            searched = sampler.infer_relative_search_space(study, frozen)
-            relative = sampler.sample_relative(study, frozen, searched)
+        values = self._joint_values(study, frozen, sampler)
 
         point: Point = {}
         for parameter, name in encoding.named:
             if not self._space.exists(parameter, point):
                 continue
             distribution = encoding.distributions[name]
-            if name in frozen.params:
-                value = frozen.params[name]
-            elif distribution.single():
-                only = {**point, parameter.key: parameter.values[0]}
-                value = encoding.encode(only)[name]
-            elif name in relative:
-                value = relative[name]
+            if distribution.single():
+                value = _get_single_value(distribution)
+            elif name in values:
+                value = values[name]
             else:
                 value = sampler.sample_independent(study, frozen, name, distribution)
             frozen.params[name] = in_distribution(name, value, distribution)
@@ -327,32 +339,37 @@ class Sampler:
             point |= self._space.fit(parameter, decoded, {**start, **point})
         return point
 
+    def _joint_values(
+        self, study: optuna.Study, frozen: FrozenTrial, sampler: BaseSampler
+    ) -> dict[str, Any]:
+        """Return the values of the start point, and those that the sampler chooses together."""
+        if len(frozen.params) == len(self._encoding.named):
+            return frozen.params
+        searched = sampler.infer_relative_search_space(study, frozen)
+        return {**sampler.sample_relative(study, frozen, searched), **frozen.params}
+
     def _propose_custom(
-        self, study: StudySnapshot, number: int, sampler: BaseSampler
+        self, study: StudySnapshot, number: int, sampler: BaseSampler, own: OwnSpace
     ) -> list[Proposal]:
         """Return a point with values of the user's own function; none if the grid is complete.
 
         A point for which the function raises TrialPruned is left out. Raises UserError if all are
         left out.
         """
-        assert self._search.custom
-        own = OwnSpace(self._search.custom, self._search.name, self._space, self._encoding)
         start = self._next_start()
-        trial_id = self._fed.begin(number, self._encoding.encode(start))
+        trial_id = self._fed.begin(number, start)
         for _ in range(MAX_PRUNED):
             with explain_faults(self._samplers.kind):
                 trial = optuna.Trial(self._fed.study, trial_id)
                 point = own.suggest_swept(trial)
             if own.accepts(trial):
-                values, distributions = own.values(trial)
+                values, kinds = own.values(trial)
                 params = {**point, **values, **self._search.seeds.first}
                 self._fed.settle(number, -1, {}, params)
-                return [
-                    self._proposal(study, number, point, params, start, distributions=distributions)
-                ]
+                return [self._proposal(study, number, point, params, start, distributions=kinds)]
             self._next += bool(start)
             start = self._next_start()
-            trial_id = self._fed.begin_again(study, number, self._encoding.encode(start), sampler)
+            trial_id = self._fed.begin_again(study, number, start, sampler)
             if self._search.is_grid and not start:
                 break
         if self._search.is_grid and study.rows:

@@ -6,7 +6,7 @@ import math
 import shlex
 import warnings
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pkgutil import resolve_name
@@ -93,23 +93,24 @@ def _parameters(target: Any) -> Mapping[str, inspect.Parameter]:
 def _explain(kind: str, conf: Mapping[str, Any], error: BaseException) -> str:
     """Return why a sampler or a pruner could not be built, and what to type."""
     section = f"hydra.sweeper.{kind}"
-    parameters = _parameters(_resolve(kind, conf["_target_"]))
-    settings = {name: value for name, value in conf.items() if not name.startswith("_")}
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    unknown = [name for name in settings if name not in parameters]
-    if unknown and not takes_any:
-        return _explain_unknown(section, conf["_target_"], unknown, [*parameters])
+    target = conf["_target_"]
+    parameters = _parameters(_resolve(kind, target))
+    unknown = [name for name in conf if not name.startswith("_") and name not in parameters]
+    if unknown and not _takes_any(parameters):
+        return _explain_unknown(section, target, unknown, [*parameters])
 
-    lines = str(error).strip().splitlines() or [""]
-    cause = f"{type(error).__name__}: {lines[0]}".rstrip(": .")
-    problem = f"{section}._target_={conf['_target_']}: it cannot be built: {cause}"
-    settings.pop("seed", None)  # because it is checked before
-    if isinstance(error, TypeError) and "missing" in lines[0]:
-        return f"{problem}.\nAdd a setting with +{section}.NAME=VALUE"
-    typed = _working_setting(conf, settings, parameters, lines[0])
-    if typed:
-        return f"{problem}.\nType: {shlex.quote(f'++{section}.{typed}')}"
-    return f"{problem}.\nCorrect its code, or type in its place hydra/sweeper/{kind}={_USUAL[kind]}"
+    words = str(error).strip().partition("\n")[0]
+    cause = f"{type(error).__name__}: {words}".rstrip(": .")
+    advice = f"Correct its code, or type in its place hydra/sweeper/{kind}={_USUAL[kind]}"
+    if isinstance(error, TypeError) and "missing" in words:
+        advice = f"Add a setting with +{section}.NAME=VALUE"
+    elif typed := _working_setting(conf, parameters, words):
+        advice = f"Type: {shlex.quote(f'++{section}.{typed}')}"
+    return f"{section}._target_={target}: it cannot be built: {cause}.\n{advice}"
+
+
+def _takes_any(parameters: Mapping[str, inspect.Parameter]) -> bool:
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
 
 
 def _explain_unknown(section: str, target: str, unknown: Sequence[str], names: list[str]) -> str:
@@ -124,23 +125,31 @@ def _explain_unknown(section: str, target: str, unknown: Sequence[str], names: l
 
 
 def _working_setting(
-    conf: Mapping[str, Any],
-    settings: Iterable[str],
-    parameters: Mapping[str, inspect.Parameter],
-    problem: str,
+    conf: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter], problem: str
 ) -> str:
     """Return a setting with its default, as typed, with which the sampler or the pruner can be
     built; empty if none."""
-    # first those that the problem names
+    # without the seed, because it is checked before; first those that the problem names
+    settings = [name for name in conf if name in parameters and name != "seed"]
     for name in sorted(settings, key=lambda name: name not in problem):
-        parameter = parameters.get(name)
-        if parameter is None or parameter.default is parameter.empty:
+        parameter = parameters[name]
+        if parameter.default is parameter.empty:
             continue
         with suppress(Exception), warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             call_target({**conf, name: parameter.default})
             return f"{name}={text_of(parameter.default)}"
     return ""
+
+
+def _settings(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings without numbers that are null, because not every sampler has a seed, and
+    TPE's numbers may not be null."""
+    return {
+        setting: value
+        for setting, value in conf.items()
+        if setting not in _NUMBERS or value is not None
+    }
 
 
 def _kind_of(target: Any, conf: Mapping[str, Any]) -> type[BaseSampler]:
@@ -224,28 +233,22 @@ class Samplers:
     def __init__(self, conf: Any, directions: Sequence[str], space: SearchSpace, name: str) -> None:
         """Read the sampler of `conf`; None is Optuna's default. Without a seed, the study's `name`
         decides the seed."""
-        typed = {"_target_": "optuna.samplers.TPESampler", **(conf or {})}
-        # Null is left out, because not every sampler has a seed, and TPE's numbers may not be null.
-        unset = {setting for setting in _NUMBERS if typed.get(setting) is None}
-        self._conf = {setting: value for setting, value in typed.items() if setting not in unset}
+        self._conf = _settings({"_target_": "optuna.samplers.TPESampler", **(conf or {})})
         target = _resolve("sampler", self._conf["_target_"])
         self.kind = _kind_of(target, self._conf)
-        is_class = target is self.kind  # and no function
+        _refuse_directions(self.kind, len(directions))
         is_single = len(directions) < 2
         self.models = self.kind is DefaultSampler and is_single
-        _refuse_directions(self.kind, len(directions))
-        self._is_tpe = is_class and issubclass(self.kind, TPESampler)
+        checked = target if target is self.kind else BaseSampler  # whose settings are the class's
+        self._is_tpe = issubclass(checked, TPESampler)
         if self._is_tpe:
-            self._conf = {**self._tpe_defaults(is_single, space), **self._conf}
-        checked = self.kind if is_class else BaseSampler
+            self._conf = self._tpe_defaults(is_single, space) | self._conf
         self._conf |= _read_numbers("hydra.sweeper.sampler", self._conf, checked)
-        self.startup: int = self._conf.get("n_startup_trials", 10) if self._is_tpe else 0
+        self.startup = self._conf.get("n_startup_trials", 10) if self._is_tpe else 0
 
-        self._seed: int = self._conf.get("seed", zlib.crc32(name.encode()))
-        has_seed = "seed" in _parameters(target)
-        seed = {"seed": self._seed} if has_seed else {}
-        first = _build("sampler", {**self._conf, **seed})
-        self._only = None if has_seed else first
+        self._seed = self._conf.get("seed", zlib.crc32(name.encode()))
+        self._only = None if "seed" in _parameters(target) else _build("sampler", self._conf)
+        self.sampler(0, 0)  # because its settings are checked as it is built
 
     def _tpe_defaults(self, is_single: bool, space: SearchSpace) -> dict[str, Any]:
         """Return our defaults of TPE's settings.

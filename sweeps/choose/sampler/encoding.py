@@ -2,7 +2,7 @@
 Optuna's."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,8 +11,10 @@ from optuna.distributions import (
     CategoricalDistribution,
     FloatDistribution,
     IntDistribution,
+    json_to_distribution,
 )
 
+from sweeps.record.study import TrialRecord
 from sweeps.space.parameters import literal
 from sweeps.space.space import Choice, Interval, Parameter, SearchSpace
 from sweeps.trial.job import Point, Value
@@ -61,6 +63,13 @@ def quiet_about_lists() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Choices for a categorical distribution")
         yield
+
+
+def own_distributions(trial: TrialRecord) -> dict[str, BaseDistribution]:
+    """Return the distributions of the parameters that the user's own function suggested."""
+    texts: Mapping[str, str] = trial.memory.get("distributions", {})
+    with quiet_about_lists():
+        return {name: json_to_distribution(text) for name, text in texts.items()}
 
 
 def choice_of(value: Value, distribution: BaseDistribution) -> Any:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import optuna
-from optuna.distributions import json_to_distribution
 from optuna.pruners import BasePruner
 from optuna.samplers import (
     BaseSampler,
@@ -19,7 +18,7 @@ from optuna.samplers import (
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from sweeps.choose.sampler.encoding import Encoding, choice_of, quiet_about_lists
+from sweeps.choose.sampler.encoding import Encoding, choice_of, own_distributions
 from sweeps.choose.sampler.faults import Kind, explain_faults, fault
 from sweeps.choose.sampler.outcomes import ConfigurationOutcomes, is_blamed, is_placeholder
 from sweeps.choose.sampler.stored import checked
@@ -27,7 +26,7 @@ from sweeps.choose.warm_start import EarlierTrial
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.space.space import canonical
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import Outcome, State
+from sweeps.trial.job import Outcome, Point, State
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)  # because users cannot act on Optuna's warnings
 
@@ -124,17 +123,18 @@ class FedStudy:
     def _count(self) -> int:
         return self.storage.get_n_trials(self._id)
 
-    def begin(self, number: int, fixed: Mapping[str, Any]) -> int:
-        """Begin a trial with the `fixed` params, and return its id in Optuna."""
+    def begin(self, number: int, start: Point) -> int:
+        """Begin a trial with the params of a start point, and return its id in Optuna."""
+        assert self.encoding
         assert self._count == number + self._offset
         self._pending = (number, None)
-        attrs = {"fixed_params": dict(fixed)} if fixed else {}
+        attrs = {"fixed_params": self.encoding.encode(start)} if start else {}
         return self.storage.create_new_trial(
             self._id, create_trial(state=TrialState.RUNNING, system_attrs=attrs)
         )
 
     def begin_again(
-        self, study: StudySnapshot, number: int, fixed: Mapping[str, Any], sampler: BaseSampler
+        self, study: StudySnapshot, number: int, start: Point, sampler: BaseSampler
     ) -> int:
         """Begin a trial anew, because its params are left out. What the sampler stored with the
         study remains."""
@@ -143,7 +143,7 @@ class FedStudy:
         for key, value in stored.items():
             self.storage.set_study_system_attr(self._id, key, value)
         self.load_study(sampler)
-        return self.begin(number, fixed)
+        return self.begin(number, start)
 
     def settle(
         self, number: int, trial_id: int, values: Mapping[str, Any], params: Mapping[str, Any]
@@ -191,17 +191,11 @@ class FedStudy:
             self.storage.create_new_trial(self._id, create_trial(state=TrialState.FAIL))
             return
 
-        distributions: dict[str, Any] = {}
-        values: dict[str, Any] = {}
+        distributions = own_distributions(trial)
+        values = {name: choice_of(point[name], kind) for name, kind in distributions.items()}
         if self.encoding:
-            distributions |= self.encoding.distributions
-            values |= self.encoding.encode(point)
-        custom = trial.memory.get("distributions", {})  # parameters of the user's own function
-        for name, text in custom.items():
-            with quiet_about_lists():
-                distributions[name] = json_to_distribution(text)
-            values[name] = choice_of(point[name], distributions[name])
-
+            values = self.encoding.encode(point) | values
+            distributions = self.encoding.distributions | distributions
         reports = {}
         if self.pruner and trial.state.is_over:
             reports = read_reports(trial, self.metric)

@@ -2,17 +2,12 @@
 `optuna.load_study` to read."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import chain
 from typing import Any, cast
 
 import optuna
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    json_to_distribution,
-)
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.storages import BaseStorage, get_storage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from sqlalchemy.exc import ArgumentError
@@ -20,7 +15,7 @@ from sqlalchemy.exc import ArgumentError
 from sweeps.base.errors import Outage, UserError
 from sweeps.base.secrets import without_password
 from sweeps.choose import Changes
-from sweeps.choose.sampler.encoding import choice_of, quiet_about_lists, true_distribution
+from sweeps.choose.sampler.encoding import choice_of, own_distributions, true_distribution
 from sweeps.choose.sampler.fed_study import RUNS, read_reports
 from sweeps.choose.sampler.outcomes import BLAMED
 from sweeps.record.study import StudySnapshot, TrialRecord
@@ -167,18 +162,9 @@ class Mirror:
     def _freeze(self, trial: TrialRecord) -> FrozenTrial:
         """Return an ended trial in Optuna's terms. Params that Optuna cannot hold are an
         attribute."""
-        distributions = dict(self._distributions)
-        custom: Mapping[str, str] = trial.memory.get("distributions", {})
-        with quiet_about_lists():
-            for name, text in custom.items():
-                distributions[name] = json_to_distribution(text)
-
-        typed = {key: value for key, value in trial.params.items() if key not in trial.seed}
-        attributes = {_NUMBER: trial.number, "state": str(trial.state)}
-        if trial.error:
-            attributes["error"] = trial.error
-        if trial.seed:
-            attributes["seed"] = dict(trial.seed)
+        distributions = self._distributions | own_distributions(trial)
+        typed = trial.configuration
+        attributes = _attributes(trial)
         if trial.outside or not typed.keys() <= distributions.keys():
             attributes["params"] = dict(trial.params)
             typed = {}
@@ -195,6 +181,12 @@ class Mirror:
             intermediate_values=reports,
             constraints=_CONSTRAINTS.get(trial.state),
         )
+
+
+def _attributes(trial: TrialRecord) -> dict[str, Any]:
+    """Return what Optuna has no place for; without what is empty."""
+    attributes = {"state": str(trial.state), "error": trial.error, "seed": dict(trial.seed)}
+    return {_NUMBER: trial.number, **{name: value for name, value in attributes.items() if value}}
 
 
 def delete_study(url: str, name: str) -> None:

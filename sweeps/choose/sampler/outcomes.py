@@ -1,10 +1,11 @@
 """The outcomes of configurations, in the order of the record: the data that a search learns
 from."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sweeps.choose import Changes
-from sweeps.record.study import StudySnapshot, TrialRecord, verdict
+from sweeps.record.study import StudySnapshot, TrialRecord, by_first, verdict
 from sweeps.trial.job import Outcome, State
 
 BLAMED = {State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY, State.INFEASIBLE}
@@ -45,22 +46,15 @@ class ConfigurationOutcomes:
 
     def read_new(self, study: StudySnapshot) -> Update:
         """Return the changes since the last call; outcomes are in the order of the record."""
-        changed: dict[int, None] = {}  # first trials, in the order of their last changes
-        for number in self._changes.read_new(study):
-            trial = study.rows[number]
-            first = number if trial.race else _first_of(trial)
-            changed.pop(first, None)
-            changed[first] = None
-
         proposed = study.rows[self._count :]
         self._count = len(study.rows)
-        for trial in proposed:
-            if not trial.race:
-                self._groups.setdefault(_first_of(trial), []).append(trial.number)
+        for first, trials in by_first(proposed).items():
+            group = self._groups.setdefault(first, [])
+            group += [trial.number for trial in trials]
 
         ended = []
         reopened = False
-        for first in changed:
+        for first in self._changed(study):
             if is_placeholder(study.rows[first]):
                 continue
             repeats = [study.rows[number] for number in self._groups[first]]
@@ -72,7 +66,9 @@ class ConfigurationOutcomes:
                 ended.append((study.rows[first], end))
         return Update([*proposed], ended, reopened)
 
-
-def _first_of(trial: TrialRecord) -> int:
-    """Return the number of the first trial of the trial's configuration."""
-    return trial.number if trial.of is None else trial.of
+    def _changed(self, study: StudySnapshot) -> Iterator[int]:
+        """Return the first trial of each changed configuration, in the order of the last
+        changes."""
+        trials = [study.rows[number] for number in self._changes.read_new(study)]
+        firsts = [trial.first for trial in trials if not trial.race]
+        return reversed(dict.fromkeys(reversed(firsts)))

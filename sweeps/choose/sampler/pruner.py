@@ -3,10 +3,13 @@
 import math
 from dataclasses import dataclass, field
 
+from optuna.pruners import BasePruner
+
 from sweeps.choose import Changes
 from sweeps.choose.sampler.faults import explain_faults
 from sweeps.choose.sampler.fed_study import FedStudy
 from sweeps.choose.sampler.stored import storable
+from sweeps.record.study import TrialRecord
 from sweeps.record.writer import Record
 
 
@@ -34,17 +37,22 @@ class Pruner:
         if frozen.state.is_finished() or step <= max(frozen.intermediate_values, default=-1):
             return False
         self.fed.storage.set_trial_intermediate_value(trial_id, step, value)
-        with explain_faults(type(self.fed.pruner)):
-            prunes = self.fed.pruner.prune(self.fed.load_study(None), self.fed.frozen(trial_id))
-        self.fed.refuse_added(type(self.fed.pruner), len(self.record.trials))
-        attrs = storable(type(self.fed.pruner), self.fed.frozen(trial_id).system_attrs)
-        if attrs != dict(trial.memory.get("system", {})):
-            self.record.store_memory(number, {**trial.memory, "system": attrs})
+        return self._ask(self.fed.pruner, trial, trial_id)
+
+    def _ask(self, pruner: BasePruner, trial: TrialRecord, trial_id: int) -> bool:
+        """Return whether the pruner ends the trial, and store what it notes with the trial."""
+        kind = type(pruner)
+        with explain_faults(kind):
+            prunes = pruner.prune(self.fed.load_study(None), self.fed.frozen(trial_id))
+        self.fed.refuse_added(kind, len(self.record.trials))
+        attrs = storable(kind, self.fed.frozen(trial_id).system_attrs)
+        if attrs != trial.memory.get("system", {}):
+            self.record.store_memory(trial.number, {**trial.memory, "system": attrs})
         return prunes
 
     def _is_given_up(self, first: int) -> bool:
         for number in self._changes.read_new(self.record.study):
             trial = self.record.trials[number]
             if not trial.race:
-                self._groups.setdefault(number if trial.of is None else trial.of, set()).add(number)
+                self._groups.setdefault(trial.first, set()).add(number)
         return any(self.record.trials[number].state.decides for number in self._groups[first])
