@@ -331,6 +331,22 @@ class SlurmLauncherConf(OfSubmitit, OfJoblib):
         return 60 * short_min(self.short_trial_min, self.timeout_min)
 
     def __post_init__(self) -> None:
+        self._refuse_workers()
+        self._refuse_places()
+        if self.array not in ("auto", "never", "always"):
+            raise ValueError(
+                f"hydra.launcher.array={self.array}: unknown.\nChoose auto, never or always"
+            )
+        if self.mem_gb is not None and 0 < self.mem_gb < _LEAST_GB:
+            problem = f"hydra.launcher.mem_gb={self.mem_gb:g}: it must be {_LEAST_GB} or more"
+            raise ValueError(
+                f"{problem}.\nFor all memory of the node, type hydra.launcher.mem_gb=0"
+            )
+        self.srun_args = options_of_srun(self.srun_args)
+        self.additional_parameters = options_of_sbatch(self.additional_parameters)
+
+    def _refuse_workers(self) -> None:
+        """Raise ValueError for numbers of trials that no worker, or no job, can have."""
         per_job = self.trials_per_job
         if per_job not in ("auto", None) and not (isinstance(per_job, int) and per_job >= 1):
             problem = f"hydra.launcher.trials_per_job={per_job}: it is no number of trials"
@@ -349,6 +365,9 @@ class SlurmLauncherConf(OfSubmitit, OfJoblib):
             raise ValueError(
                 f"{problem}.\nType hydra.launcher.trials_per_job=null, or a number above 1"
             )
+
+    def _refuse_places(self) -> None:
+        """Raise ValueError for an account, a container, a cluster or a driver that cannot be."""
         # not ???, because OmegaConf merges no missing value over a default
         if self.account == "REQUIRED":
             raise ValueError(
@@ -373,17 +392,6 @@ class SlurmLauncherConf(OfSubmitit, OfJoblib):
                 "hydra.launcher.driver=job and detach=true conflict: such a driver leaves by itself"
             )
             raise ValueError(f"{problem}.\nRemove hydra.launcher.detach=true")
-        if self.array not in ("auto", "never", "always"):
-            raise ValueError(
-                f"hydra.launcher.array={self.array}: unknown.\nChoose auto, never or always"
-            )
-        if self.mem_gb is not None and 0 < self.mem_gb < _LEAST_GB:
-            problem = f"hydra.launcher.mem_gb={self.mem_gb:g}: it must be {_LEAST_GB} or more"
-            raise ValueError(
-                f"{problem}.\nFor all memory of the node, type hydra.launcher.mem_gb=0"
-            )
-        self.srun_args = options_of_srun(self.srun_args)
-        self.additional_parameters = options_of_sbatch(self.additional_parameters)
 
 
 _SECTIONS = {

@@ -3,7 +3,7 @@
 import math
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, islice
@@ -46,15 +46,13 @@ def read_space(
 
     Raises UserError if a parameter is wrong, or a condition of a new study can never be true.
     """
-    conditional = {}
-    for text, params in settings.conditional_params.items():
-        conditional[parse_condition(text)] = composer.parse(
-            words_of(f"{CONDITIONS}.{text}", params, config)
-        )
+    conditional = _read_conditional(settings, composer, config)
     constants = {}
     for condition in conditional:
-        if (value := _value_of(condition.key, config)) is not None:
+        value = _value_of(condition.key, config)
+        if value is not None:
             constants[condition.key] = value
+
     first = [*words_of("hydra.sweeper.params", settings.params, config), *typed]
     also = [words_of_grid(grid, config) for grid in settings.also]
     grids = [composer.parse([*first, *words]) for words in ([], *also)]
@@ -63,32 +61,50 @@ def read_space(
     if settings.points is not None:
         space = space.with_listed(read_listed(settings, composer, space))
     space = space.with_excluded(settings.exclude)
+    _refuse_custom(settings, space)
     if is_new:
         _refuse_exclusions(space)
         if not is_grid(settings):
             _refuse_untried(space, config)
+        for condition, overrides in conditional.items():
+            names = [override.get_key_element() for override in overrides]
+            _refuse_impossible(condition, names, space, composer, config)
+    return space, _notes_on(space, conditional)
+
+
+def _read_conditional(
+    settings: SweeperConf, composer: Composer, config: DictConfig
+) -> dict[Condition, list[Override]]:
+    """Return the overrides of hydra.sweeper.conditional_params by their conditions."""
+    conditional = {}
+    for text, params in settings.conditional_params.items():
+        words = words_of(f"{CONDITIONS}.{text}", params, config)
+        conditional[parse_condition(text)] = composer.parse(words)
+    return conditional
+
+
+def _refuse_custom(settings: SweeperConf, space: SearchSpace) -> None:
     if settings.custom_search_space and (space.excluded or space.listed):
         setting = "hydra.sweeper.exclude" if space.excluded else "zip(...)"
         raise UserError(
             f"{setting} and hydra.sweeper.custom_search_space conflict.\n"
             "Raise optuna.TrialPruned in the function instead, or remove one"
         )
+
+
+def _notes_on(space: SearchSpace, conditional: Mapping[Condition, Sequence[Override]]) -> list[str]:
+    """Return what of the conditions has no effect in the search space."""
     used = {(parameter.key, parameter.condition) for parameter in space.parameters}
-    notes = [
-        f"{SETTING}: '{text}' holds for no point of the search space"
-        for text in _unused_exclusions(space)
-    ]
+    notes = []
+    for text in _unused_exclusions(space):
+        notes.append(f"{SETTING}: '{text}' holds for no point of the search space")
     for condition, overrides in conditional.items():
-        names = [override.get_key_element() for override in overrides]
-        if is_new:
-            _refuse_impossible(condition, names, space, composer, config)
-        for name, override in zip(names, overrides, strict=True):
+        for override in overrides:
+            name = override.get_key_element()
             if (name, condition) not in used:
-                notes.append(
-                    f"{override.input_line} under {condition} is left out: {name} is set for all"
-                    " trials"
-                )
-    return space, notes
+                left_out = f"{override.input_line} under {condition} is left out"
+                notes.append(f"{left_out}: {name} is set for all trials")
+    return notes
 
 
 def _refuse_names_of_keys(
