@@ -1,6 +1,7 @@
 """Typed values that likely mean something else. They are reported, and not refused."""
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 
 from omegaconf import DictConfig, OmegaConf
@@ -106,7 +107,8 @@ def _replaced_words(words: Sequence[str]) -> Iterator[str]:
             continue
         earlier = last.get(key, word)
         if earlier != word:
-            yield f"{word} replaces {earlier}"
+            both = f"{earlier},{word.partition('=')[2]}"
+            yield f"{word} replaces {earlier}. To sweep all values, type: {shlex.quote(both)}"
         last[key] = word
 
 

@@ -355,6 +355,12 @@ def _with_typed(error: UserError, space: SearchSpace) -> UserError:
         key = parameter.key
         if not advice:
             continue
+        if isinstance(parameter, Choice) and re.match(
+            rf"{re.escape(key)}=.*: must be a list", text
+        ):
+            each = ",".join(f"[{value}]" for value in parameter.texts)
+            typed = shlex.quote(f"{key}={each}")
+            return UserError(f"{text[: advice.start()]}\nType: {typed}")
         is_plus_advised = f"+{key}" == advice[2] or key == f"+{advice[2]}"
         if not is_plus_advised and not text.startswith(f"'{key}' is not in"):
             continue
