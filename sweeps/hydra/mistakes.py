@@ -9,18 +9,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
 from hydra.errors import InstantiationException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 
 from sweeps.hydra.followed import source
-from sweeps.hydra.foreign_names import PACKAGES
-from sweeps.hydra.near import advise_key, closest, keys, near_choice, near_key
+from sweeps.hydra.near import advise_key, closest, keys, near_key
 from sweeps.hydra.settings import SlurmLauncherConf, near_setting, suggest_setting
 from sweeps.hydra.shell_words import sweep_flag
 from sweeps.hydra.sweeper_settings import CHOSEN
 from sweeps.hydra.units import UNITS, advise_number, in_unit_of, unit_of
-from sweeps.hydra.unreadable import GRAMMAR, advise_list, explain_unreadable
+from sweeps.hydra.unreadable import advise_list, explain_unreadable
+from sweeps.hydra.wrong_choices import explain_missing
 
 CONDITIONS = "hydra.sweeper.conditional_params"
 _OF_ANOTHER_LAUNCHER = re.compile(
@@ -51,11 +50,11 @@ def explain(error: Exception, config: DictConfig, typed: Sequence[str] = ()) -> 
     that others lack.
     """
     if isinstance(error, OverrideParseException):
-        if section := _advise_section(str(error.override), "...", config):
-            return f"'{error.override}' cannot be read.{section}"
-        return explain_unreadable(error, config)
+        section = _advise_section(str(error.override), "...", config)
+        unread = f"'{error.override}' cannot be read.{section}" if section else ""
+        return unread or explain_unreadable(error, config)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
-        return _explain_missing_file(error, error.missing_cfg_file, config)
+        return explain_missing(error, error.missing_cfg_file, _choices(config))
 
     lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines()]
     if isinstance(error, InstantiationException) and isinstance(error.__cause__, ImportError):
@@ -87,35 +86,6 @@ def _explain_override(lines: list[str], config: DictConfig, typed: Sequence[str]
     return ""
 
 
-def _explain_missing_file(error: MissingConfigException, missing: str, config: DictConfig) -> str:
-    """Return that a group has no such choice, or that a file of the configuration is missing."""
-    in_file = re.match(r"In '([^']+)'", str(error))  # whose defaults list has the choice
-    parent = in_file[1] if in_file else ""
-    if not error.options:
-        needed = f", which {parent}.yaml needs," if parent else ""
-        problem = f"{missing}.yaml{needed} does not exist"
-        return f"{problem}.\nCorrect its name where it was typed or written"
-
-    groups = [group.partition("@")[0] for group in _choices(config)]
-    of_groups = [group for group in groups if missing.startswith(f"{group}/")]
-    group = max(of_groups, key=len, default=missing.rpartition("/")[0])
-    name = missing.removeprefix(f"{group}/")
-
-    choices = [choice for choice in error.options if not choice.startswith("sweepyard_")]
-    if group == "hydra/sweeper":  # because Hydra's own sweeper, basic, runs without a study
-        choices = [choice for choice in choices if choice != "basic"]
-    last_part = name.rpartition("/")[2]
-    near = near_choice(group, last_part.lower().removeprefix("submitit_"), choices)
-    hint = f" Did you mean {near}?" if near else ""
-    package = PACKAGES.get(name, "") if group in ("hydra/sweeper", "hydra/launcher") else ""
-    install = f", or type: pip install {package}" if package else ""
-    is_of_choice = "/" in parent and not parent.startswith("hydra/")
-    place = f"{parent}.yaml: " if is_of_choice else ""
-    return (
-        f"{place}{group}={name} does not exist.{hint}\nChoose one of: {', '.join(choices)}{install}"
-    )
-
-
 def _explain_target(error: ImportError, lines: list[str]) -> str:
     """Return that a `_target_` cannot be imported."""
     cause: BaseException = error
@@ -125,22 +95,6 @@ def _explain_target(error: ImportError, lines: list[str]) -> str:
     full_keys = [line.removeprefix("full_key: ") for line in lines if line.startswith("full_key: ")]
     target = ".".join([*full_keys[:1], "_target_"])
     return f"{target} cannot be imported: {reason}.\nCorrect {target}, or remove it"
-
-
-def explain_no_name(override: Override, names: Sequence[str]) -> str:
-    """Return that a choice of a group is no name, such as `model=null` or `model=50`; empty if it
-    is one."""
-    choice = override.value()
-    group = override.key_or_group
-    if override.is_delete() or isinstance(choice, str | list):
-        return ""
-    if not group:
-        return f"{override.input_line}: a key is missing.\n{GRAMMAR}"
-    advice = f"Choose one of: {', '.join(names)}"
-    if str(choice) in names:
-        typed = f"{override.get_key_element()}='{choice}'"
-        advice = f"Type it in quotes: {shlex.quote(typed)}"
-    return f"{override.input_line}: a choice of {group} is a name.\n{advice}"
 
 
 def explain_lacking(

@@ -240,18 +240,14 @@ def _as_typed(word: str, config: DictConfig) -> str:
         name = word.strip("-")
         return "-m" if name in ("m", "multirun") else f"--{name}"
     override = _parsed(word)
-    if override is None:
+    if override is None or not override.key_or_group:
         return ""
     current = _current(override.key_or_group, config)
+    value = override.value()
+    if isinstance(value, list) and isinstance(current, int | float | str):
+        return _as_typed(re.sub(r"=\s*\[\s*(.*?)\s*\]$", r"=\1", word), config)
     is_number = isinstance(current, int | float)
-    if is_number and isinstance(override.value(), str) and not re.search(r"\d$", word):
-        return ""
-    is_text_of_list = isinstance(override.value(), list)
-    if is_text_of_list and isinstance(current, int | float | str):
-        key, _, value = word.partition("=")
-        word = f"{key}={value.strip('[] ')}"
-        override = _parsed(word)
-    if override is None or not override.key_or_group:
+    if is_number and isinstance(value, str) and not word[-1].isdecimal():
         return ""
     flag = sweep_flag(sys.argv) if override.is_sweep_override() else ""
     return f"{flag}{shlex.quote(word)}"

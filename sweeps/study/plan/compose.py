@@ -22,9 +22,10 @@ from sweeps.hydra.brought import Brought
 from sweeps.hydra.config_files import explain_file
 from sweeps.hydra.followed import by_default, source
 from sweeps.hydra.foreign_settings import adopt
-from sweeps.hydra.mistakes import explain, explain_no_name
+from sweeps.hydra.mistakes import explain
 from sweeps.hydra.near import closest, keys
 from sweeps.hydra.parts import hydra_config
+from sweeps.hydra.wrong_choices import explain_no_name
 from sweeps.trial.packing import pack_for_here
 
 

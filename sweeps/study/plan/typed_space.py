@@ -273,7 +273,7 @@ def in_space(
             and _is_whole(parameter, point, check)
         ):
             return _fractions(parameter)
-    return _lacking(error, space, compose) or _with_typed(error, space)
+    return _lacking(error, space, compose) or _with_lists(error, space) or _with_typed(error, space)
 
 
 def refuse_fractions(space: SearchSpace, points: Sequence[Point], check: Check) -> None:
@@ -346,6 +346,18 @@ def _lacking(error: UserError, space: SearchSpace, compose: Check) -> UserError 
     return None
 
 
+def _with_lists(error: UserError, space: SearchSpace) -> UserError | None:
+    """Return the error of a key that takes lists, with a list of each typed value; else None."""
+    problem = str(error).splitlines()[0]
+    for parameter in space.parameters:
+        key = re.escape(parameter.key)
+        needs_list = re.match(rf"{key}=[^\[]*: must be a list", problem)
+        if isinstance(parameter, Choice) and needs_list:
+            lists = ",".join(f"[{text}]" for text in parameter.texts)
+            return UserError(f"{problem}\nType: {shlex.quote(f'{parameter.key}={lists}')}")
+    return None
+
+
 def _with_typed(error: UserError, space: SearchSpace) -> UserError:
     """Return the error with the typed values in its advice on a key, instead of the value of one
     point."""
@@ -355,12 +367,6 @@ def _with_typed(error: UserError, space: SearchSpace) -> UserError:
         key = parameter.key
         if not advice:
             continue
-        if isinstance(parameter, Choice) and re.match(
-            rf"{re.escape(key)}=.*: must be a list", text
-        ):
-            each = ",".join(f"[{value}]" for value in parameter.texts)
-            typed = shlex.quote(f"{key}={each}")
-            return UserError(f"{text[: advice.start()]}\nType: {typed}")
         is_plus_advised = f"+{key}" == advice[2] or key == f"+{advice[2]}"
         if not is_plus_advised and not text.startswith(f"'{key}' is not in"):
             continue
