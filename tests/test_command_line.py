@@ -270,7 +270,13 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("\u2013m seed=1,2", PLAIN, ["\u2013 is no sign of a shell.\nType: -m\n"]),
     ("lr=interval(1)", SWEPT, ["required argument: 'end'.\nType, for example: 'lr=interval(0.1,1.0)'\n"]),
     ("lr=loginterval(0.1,1)", SWEPT, ["'loginterval'.\nType: 'lr=tag(log, interval(0.1,1))'\n"]),
+    ("lr=0.1,seed=2", SWEPT, ["between two keys is a space.\nType: lr=0.1 seed=2\n"]),
+    ("seed=1-5", PLAIN, ["\nTo sweep these values, type: -m 'seed=range(1,6)'\n"]),
+    ("model.hidden=1,2", SWEPT, ["\nType: 'model.hidden=[1],[2]'\n"]),
     # keys and choices in another form
+    ("lr.x=1,2", SWEPT, ["'lr.x' is not in the configuration: lr is a value.\nType: lr=1,2\n"]),
+    ("lr@x=1", SWEPT, ["lr@x=1: lr is no group.\nType: lr=1\n"]),
+    ("+hydra/launcher=slurm", SWEPT, ["leave out the plus.\nType: hydra/launcher=slurm\n"]),
     ("~modle", SWEPT, ["'modle' is not in the configuration. Did you mean 'model'?\nType: ~model\n"]),
     ("~x=5", SWEPT, ["'x' is not in the configuration.\nRemove ~x\n"]),
     ("optimizer/lr=1,2", SWEPT, ["Did you mean 'lr'?\nType: lr=1,2\n"]),

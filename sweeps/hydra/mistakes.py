@@ -1,6 +1,7 @@
 """Errors of Hydra and OmegaConf about a command line, in two lines at most: the problem, and what
 to type."""
 
+import difflib
 import re
 import shlex
 import sys
@@ -8,18 +9,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
 from hydra.errors import InstantiationException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 
 from sweeps.hydra.followed import source
-from sweeps.hydra.foreign_names import PACKAGES
-from sweeps.hydra.near import advise_key, closest, keys, near_choice, near_key
+from sweeps.hydra.near import advise_key, closest, keys, near_key
 from sweeps.hydra.settings import SlurmLauncherConf, near_setting, suggest_setting
 from sweeps.hydra.shell_words import sweep_flag
 from sweeps.hydra.sweeper_settings import CHOSEN
 from sweeps.hydra.units import UNITS, advise_number, in_unit_of, unit_of
-from sweeps.hydra.unreadable import GRAMMAR, advise_list, explain_unreadable
+from sweeps.hydra.unreadable import advise_list, explain_unreadable
+from sweeps.hydra.wrong_choices import explain_missing
 
 CONDITIONS = "hydra.sweeper.conditional_params"
 _OF_ANOTHER_LAUNCHER = re.compile(
@@ -30,6 +30,7 @@ _NOTES = ("full_key: ", "object_type=", "reference_type=")
 _MOST_LETTERS = 600
 _NAMES_OF_CHOICES = ("choice", "class", "kind", "name", "type")
 """What other tools call the key of a group's choice."""
+_SECTIONS = ("hydra.launcher", "hydra.sweeper", "launcher", "sweeper")
 _CHOSEN = {f"hydra.sweeper.{part}" for part in CHOSEN}
 _TYPES = {"Float": ("a number", "0.1"), "Integer": ("a whole number", "1")}  # OmegaConf's names
 _IN_UNITS = {"gb": "8", "min": "60", "hours": "8", "s": "60"}
@@ -49,11 +50,11 @@ def explain(error: Exception, config: DictConfig, typed: Sequence[str] = ()) -> 
     that others lack.
     """
     if isinstance(error, OverrideParseException):
-        if section := _advise_section(str(error.override), "...", config):
-            return f"'{error.override}' cannot be read.{section}"
-        return explain_unreadable(error, config)
+        section = _advise_section(str(error.override), "...", config)
+        unread = f"'{error.override}' cannot be read.{section}" if section else ""
+        return unread or explain_unreadable(error, config)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
-        return _explain_missing_file(error.missing_cfg_file, error.options, config)
+        return explain_missing(error, error.missing_cfg_file, _choices(config))
 
     lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines()]
     if isinstance(error, InstantiationException) and isinstance(error.__cause__, ImportError):
@@ -85,26 +86,6 @@ def _explain_override(lines: list[str], config: DictConfig, typed: Sequence[str]
     return ""
 
 
-def _explain_missing_file(missing: str, options: Sequence[str] | None, config: DictConfig) -> str:
-    """Return that a group has no such choice, or that a file of the configuration is missing."""
-    if not options:
-        return f"{missing}.yaml does not exist.\nCorrect its name where it was typed or written"
-    groups = [group.partition("@")[0] for group in _choices(config)]
-    of_groups = [group for group in groups if missing.startswith(f"{group}/")]
-    group = max(of_groups, key=len, default=missing.rpartition("/")[0])
-    name = missing.removeprefix(f"{group}/")
-
-    choices = [choice for choice in options if not choice.startswith("sweepyard_")]
-    if group == "hydra/sweeper":  # because Hydra's own sweeper, basic, runs without a study
-        choices = [choice for choice in choices if choice != "basic"]
-    last_part = name.rpartition("/")[2]
-    near = near_choice(group, last_part.lower().removeprefix("submitit_"), choices)
-    hint = f" Did you mean {near}?" if near else ""
-    package = PACKAGES.get(name, "") if group in ("hydra/sweeper", "hydra/launcher") else ""
-    install = f", or type: pip install {package}" if package else ""
-    return f"{group}={name} does not exist.{hint}\nChoose one of: {', '.join(choices)}{install}"
-
-
 def _explain_target(error: ImportError, lines: list[str]) -> str:
     """Return that a `_target_` cannot be imported."""
     cause: BaseException = error
@@ -114,22 +95,6 @@ def _explain_target(error: ImportError, lines: list[str]) -> str:
     full_keys = [line.removeprefix("full_key: ") for line in lines if line.startswith("full_key: ")]
     target = ".".join([*full_keys[:1], "_target_"])
     return f"{target} cannot be imported: {reason}.\nCorrect {target}, or remove it"
-
-
-def explain_no_name(override: Override, names: Sequence[str]) -> str:
-    """Return that a choice of a group is no name, such as `model=null` or `model=50`; empty if it
-    is one."""
-    choice = override.value()
-    group = override.key_or_group
-    if override.is_delete() or isinstance(choice, str | list):
-        return ""
-    if not group:
-        return f"{override.input_line}: a key is missing.\n{GRAMMAR}"
-    advice = f"Choose one of: {', '.join(names)}"
-    if str(choice) in names:
-        typed = f"{override.get_key_element()}='{choice}'"
-        advice = f"Type it in quotes: {shlex.quote(typed)}"
-    return f"{override.input_line}: a choice of {group} is a name.\n{advice}"
 
 
 def explain_lacking(
@@ -158,7 +123,14 @@ def explain_lacking(
 
 def _explain_value(word: str, problem: str, config: DictConfig) -> str:
     """Return that a value has another type than its key, and a value to type."""
-    key = word.partition("=")[0]
+    key, _, value = word.partition("=")
+    section = key.rpartition(".")[0]
+    of_section = OmegaConf.select(config, section, throw_on_resolution_failure=False)
+    if isinstance(of_section, bool | int | float | str):
+        return (
+            f"'{key}' is not in the configuration: {section} is a value.\nType:"
+            f" {shlex.quote(f'{section}={value}')}"
+        )
     match = _NO_NUMBER.fullmatch(problem)
     if match and (advice := advise_number(key, match[1], match[2] == "Integer")):
         unit = unit_of(key)
@@ -214,7 +186,7 @@ def _advise_near_setting(key: str, value: str, config: DictConfig) -> str:
     """Return the setting of another section or launcher that was likely meant; empty if none is
     near."""
     section, _, last = key.rpartition(".")
-    if section.partition(".")[0] not in ("", "hydra", "launcher", "sweeper"):
+    if section and not difflib.get_close_matches(section, _SECTIONS, cutoff=0.8):
         return ""
     near = near_setting(last)
     return f" Did you mean '{near}'?{_advise_section(near, value, config)}" if near else ""
@@ -292,7 +264,13 @@ def _explain_launcher(lines: list[str]) -> str:
 
 
 def _explain_choice(lines: list[str]) -> str:
-    """Return that a group has several choices where it has one; empty if the error is another."""
+    """Return that a group has several choices where it has one, or that a key is no group; empty if
+    the error is another."""
+    problem = lines[0]
+    if problem.startswith("Override ") and "@" in problem:
+        word = problem.removeprefix("Override ").partition(" looks like ")[0]
+        key = word.partition("@")[0]
+        return f"{word}: {key} is no group.\nType: {key}={word.partition('=')[2]}"
     if lines[0].startswith("Multiple values for "):
         chosen = lines[0].rpartition("override ")[2].strip("'").replace(": ", "=")
         return (
@@ -332,18 +310,32 @@ def _advise_type(typed: str, problem: str, config: DictConfig) -> str:
         return f"\nType a list: {shlex.quote(f'{key}=[{value}]')}"
     if "is not a valid bool" in problem:
         return f".\nType {key}=true or {key}=false"
-    if "of type 'list' could" in problem and (values := value.strip("[] ")):
-        return (
-            ".\nTo sweep these values, type:"
-            f" {sweep_flag(sys.argv)}{shlex.quote(f'{key}={values}')}"
-        )
+    values = "" if key.startswith("hydra.") else _values_to_sweep(value)
+    if values:
+        sweep = shlex.quote(f"{key}={values}")
+        return f".\nTo sweep these values, type: {sweep_flag(sys.argv)}{sweep}"
     if kinds := _kind_of_gpus(key, value, config):
         return f".\nType: {kinds}"
     kind, example = _TYPES.get(problem.rpartition(" could not be converted to ")[2], ("", ""))
-    current = OmegaConf.select(config, key, throw_on_resolution_failure=False)
+    current = OmegaConf.select(config, key.lstrip("+"), throw_on_resolution_failure=False)
+    if "is not Optional" in problem and current is not None:
+        return f".\nType a value, as in {key}={current}"
     usual = _IN_UNITS.get(unit_of(key), example)
     example = str(current) if isinstance(current, int | float) else usual
     return f".\nType {kind}, as in {key}={example}" if kind else ""
+
+
+def _values_to_sweep(value: str) -> str:
+    """Return the values of a list, a range or a row of numbers as a sweep of them; empty for other
+    values."""
+    if ends := re.fullmatch(r"(\d+)(?:-|:|\.\.+)(\d+)", value):
+        first, last = map(int, ends.groups())
+        return f"range({first},{last + 1})" if first < last else ""
+    if value.startswith("["):
+        return value.strip("[] ")
+    values = [part for part in re.split(r"[\s|;]+", value) if part]
+    are_numbers = all(re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", part) for part in values)
+    return ",".join(values) if len(values) > 1 and are_numbers else ""
 
 
 def _kind_of_gpus(key: str, value: str, config: DictConfig) -> str:

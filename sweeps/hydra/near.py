@@ -83,25 +83,31 @@ def near_key(key: str, config: DictConfig) -> str:
         return key
     names = [name for name in every if name.startswith("hydra.") == key.startswith("hydra.")]
     section, _, last = key.rpartition(".")
-    if section not in names:
-        sections = {name.rpartition(".")[0] for name in names}
-        # only a very near one, because a new section may be meant
-        section = next(iter(difflib.get_close_matches(section, sections, 1, cutoff=0.8)), "")
-    siblings = [name for name in names if section and name.rpartition(".")[0] == section]
+    section = _near_section(section, names)
     # In a section only the last part is compared, because all keys share the others.
-    by_word = {name.rpartition(".")[2]: name for name in siblings}
-    if "." not in key:
-        by_word = {name: name for name in names}
+    siblings = [name for name in names if name.rpartition(".")[0] == section]
+    by_word = {name.rpartition(".")[2]: name for name in (siblings if section else ())}
     if last in by_word:
         return by_word[last]
     # in another case, below the section, or at the top level
-    same = [name for name in names if name.lower() == last.lower()]
-    below = [name for name in names if section and _is_below(name, section, last)]
-    top = [last] if last in every else []
-    if exact := [*same, *below, *top]:
+    exact = [name for name in names if name.lower() == last.lower()]
+    exact += [name for name in names if section and _is_below(name, section, last)]
+    exact += [name for name in every if name == last]
+    if exact:
         return exact[0]
+    if "." not in key:
+        by_word = {name: name for name in names}
     near = closest(last, by_word)
     return source(config, by_word[near]) if near else ""
+
+
+def _near_section(section: str, names: Sequence[str]) -> str:
+    """Return the section that was likely meant. It is a very near one, because a new section may be
+    meant."""
+    if section in names:
+        return section
+    sections = {name.rpartition(".")[0] for name in names}
+    return next(iter(difflib.get_close_matches(section, sections, 1, cutoff=0.8)), "")
 
 
 def _is_below(name: str, section: str, last: str) -> bool:

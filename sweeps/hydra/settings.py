@@ -148,7 +148,8 @@ def suggest_setting(word: str) -> str:
 def near_setting(name: str) -> str:
     """Return the setting of the sweeper or a launcher that was likely meant; empty if none is
     near."""
-    names = [setting for kind in _SECTIONS.values() for setting in own_names(kind)]
+    settings = [setting for kind in _SECTIONS.values() for setting in own_names(kind)]
+    names = [setting for setting in settings if not setting.startswith("_")]
     return next(iter(difflib.get_close_matches(name, names, 1, cutoff=0.8)), "")
 
 

@@ -64,13 +64,20 @@ def explain_unreadable(error: OverrideParseException, config: DictConfig) -> str
     if cause is not None:  # of a function; Hydra keeps none of its parser
         reason = str(cause).splitlines()[0]
         return f"{problem}: {reason}.\n{_advise_call(word, config)}"
+    reason, advice = _correction(word, config)
+    return f"{problem}: {reason}.\n{advice}" if reason else f"{problem}\n{GRAMMAR}"
+
+
+def _correction(word: str, config: DictConfig) -> tuple[str, str]:
+    """Return what is wrong in a word, and what to type; both empty if that is not clear."""
+    if words := _several(word, config):
+        return "between two keys is a space", f"Type: {words}"
     for reason, text in _repaired(word):
-        typed = _as_typed(text, config)
-        if typed:
-            return f"{problem}: {reason}.\nType: {typed}"
+        if typed := _as_typed(text, config):
+            return reason, f"Type: {typed}"
     if example := _example(word, config):
-        return f"{problem}: = and a value are missing.\nType, for example: {example}"
-    return f"{problem}\n{GRAMMAR}"
+        return "= and a value are missing", f"Type, for example: {example}"
+    return "", ""
 
 
 def advise_list(typed: str) -> str:
@@ -130,6 +137,16 @@ def _repaired(word: str) -> Iterator[tuple[str, str]]:
             first = first or reason
             word = text
             yield first, word
+
+
+def _several(word: str, config: DictConfig) -> str:
+    """Return the words that were typed as one, such as `'lr=0.1 seed=2'`; empty for one word."""
+    words = re.split(rf"\s*[\s,;]\s*(?={_KEY}=)", word)
+    typed = [_as_typed(part, config) for part in words]
+    if len(words) == 1 or "" in typed:
+        return ""
+    flag = "-m " if any(part.startswith("-m ") for part in typed) else ""
+    return flag + " ".join(part.removeprefix("-m ") for part in typed)
 
 
 def _replace_signs(word: str) -> tuple[str, str]:
@@ -223,15 +240,14 @@ def _as_typed(word: str, config: DictConfig) -> str:
         name = word.strip("-")
         return "-m" if name in ("m", "multirun") else f"--{name}"
     override = _parsed(word)
-    if override is None:
+    if override is None or not override.key_or_group:
         return ""
     current = _current(override.key_or_group, config)
-    is_text_of_list = isinstance(override.value(), list)
-    if is_text_of_list and isinstance(current, int | float | str):
-        key, _, value = word.partition("=")
-        word = f"{key}={value.strip('[] ')}"
-        override = _parsed(word)
-    if override is None or not override.key_or_group:
+    value = override.value()
+    if isinstance(value, list) and isinstance(current, int | float | str):
+        return _as_typed(re.sub(r"=\s*\[\s*(.*?)\s*\]$", r"=\1", word), config)
+    is_number = isinstance(current, int | float)
+    if is_number and isinstance(value, str) and not word[-1].isdecimal():
         return ""
     flag = sweep_flag(sys.argv) if override.is_sweep_override() else ""
     return f"{flag}{shlex.quote(word)}"

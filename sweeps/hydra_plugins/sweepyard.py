@@ -111,7 +111,7 @@ def _answer(
 def _explain_no_name(typed: Sequence[str], loader: ConfigLoader) -> str:
     """Return which typed choice of a group is no name, for which Hydra raises a ValueError; empty
     if each is one."""
-    from sweeps.hydra.mistakes import explain_no_name
+    from sweeps.hydra.wrong_choices import explain_no_name
 
     for override, names in overrides_of_groups(loader, typed):
         if problem := explain_no_name(override, names):

@@ -82,9 +82,11 @@ def test_a_time_in_base_60_is_refused(tmp_path: Path, line: str, answer: str) ->
     assert answer in str(raised.value)
 
 
-def test_file_of_a_foreign_app_is_answered_before_anything_starts(tmp_path: Path) -> None:
-    command = theirs("hydra/sweeper=optuna", "+x=1,2", "hydra.searchpath=[file://own]", "+wide=far")
+@pytest.mark.parametrize("choice", ["+wide=far", "+wide=near,far"])
+def test_file_of_a_foreign_app_is_answered_before_anything_starts(tmp_path: Path, choice: str) -> None:
+    command = theirs("hydra/sweeper=optuna", "+x=1,2", "hydra.searchpath=[file://own]", choice)
     (tmp_path / "own" / "wide").mkdir(parents=True)
+    (tmp_path / "own" / "wide" / "near.yaml").write_text("y: 1\n")
     (tmp_path / "own" / "wide" / "far.yaml").write_text("# @package _global_\nhydra:\n  sweeper:\n\tn_jobs: 2\n")
     done = run(command, tmp_path)
     assert (done.code, len(done.said.splitlines())) == (2, 2), done.said

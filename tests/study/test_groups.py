@@ -79,7 +79,7 @@ def test_groups_of_the_search_path_are_swept_as_groups(words: str, points: list[
     ("words", "message"),
     [
         ("+experiment=e1,ee2", "experiment=ee2 does not exist. Did you mean experiment=e2?\nChoose one of: e1, e2"),
-        ("'+experiment=[e1,nope]'", "nope"),
+        ("'+experiment=[e1,nope]'", "experiment/nope.yaml, which config.yaml needs, does not exist.\nCorrect its name"),
         ("experiment=e1,e2", "experiment"),
         ("server=apache,null", "server=null: a choice of server is a name.\nChoose one of: apache, nginx, plain"),
         ("+net/deep=3,4", "a choice of net/deep is a name.\nType it in quotes: "),

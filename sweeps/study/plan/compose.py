@@ -14,15 +14,18 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from sweeps.base.errors import Infeasible, UserError
 from sweeps.hydra import parts as hydra_parts
 from sweeps.hydra.brought import Brought
+from sweeps.hydra.config_files import explain_file
 from sweeps.hydra.followed import by_default, source
 from sweeps.hydra.foreign_settings import adopt
-from sweeps.hydra.mistakes import explain, explain_no_name
+from sweeps.hydra.mistakes import explain
 from sweeps.hydra.near import closest, keys
 from sweeps.hydra.parts import hydra_config
+from sweeps.hydra.wrong_choices import explain_no_name
 from sweeps.trial.packing import pack_for_here
 
 
@@ -78,7 +81,9 @@ class Composer:
                 hydra_parts.set_typed(config, overrides, parsed, number)
                 hydra_parts.set_output_dir(config)
             return config
-        except (HydraException, OmegaConfBaseException) as error:
+        except (HydraException, OmegaConfBaseException, YAMLError, UnicodeDecodeError) as error:
+            if mistake := explain_file(error, self._loader):
+                raise UserError(mistake) from error
             pickled = self._composed.get(groups)  # not `config`, in which some values are set
             chosen = pickle.loads(pickled) if pickled else self._master  # noqa: S301
             raise UserError(explain(error, chosen)) from error

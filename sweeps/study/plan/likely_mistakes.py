@@ -1,6 +1,7 @@
 """Typed values that likely mean something else. They are reported, and not refused."""
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 
 from omegaconf import DictConfig, OmegaConf
@@ -22,24 +23,8 @@ def likely_mistakes(
 ) -> Iterator[str]:
     """Yield settings that likely mean something else, such as a value typed twice, or more trials
     than points."""
-    if (settings.sampler or {}).get("_target_") == target_of("sampler", "cmaes"):
-        unordered = [
-            parameter.key
-            for parameter in space.parameters
-            if parameter.condition or (isinstance(parameter, Choice) and not parameter.ordered)
-        ]
-        if unordered:
-            yield (
-                "hydra/sweeper/sampler=cmaes models numbers only: it samples"
-                f" {', '.join(unordered)} at random"
-            )
-    target = settings.target
-    name = settings.objectives[0]
-    if target is not None and name.endswith("accuracy") and 1 < target <= 100:
-        yield (
-            f"hydra.sweeper.target={target:g} is out of reach if {name} is a fraction of 1: use"
-            f" {target / 100:g}"
-        )
+    yield from _unordered(settings, space)
+    yield from _far_target(settings)
     yield from _ranges_of_one(words)
     yield from _replaced_words(words)
     yield from _joined_choices(words, options)
@@ -70,6 +55,32 @@ def _ranges_of_one(words: Sequence[str]) -> Iterator[str]:
                 f"{word} is one value, {match[2]}, because its step is 1. For several, type a step:"
                 f" '{step}'"
             )
+
+
+def _unordered(settings: SweeperConf, space: SearchSpace) -> Iterator[str]:
+    """Yield the parameters that hydra/sweeper/sampler=cmaes does not model."""
+    if (settings.sampler or {}).get("_target_") == target_of("sampler", "cmaes"):
+        unordered = [
+            parameter.key
+            for parameter in space.parameters
+            if parameter.condition or (isinstance(parameter, Choice) and not parameter.ordered)
+        ]
+        if unordered:
+            yield (
+                "hydra/sweeper/sampler=cmaes models numbers only: it samples"
+                f" {', '.join(unordered)} at random"
+            )
+
+
+def _far_target(settings: SweeperConf) -> Iterator[str]:
+    """Yield a target in percent of a metric that is a fraction."""
+    target = settings.target
+    name = settings.objectives[0]
+    if target is not None and name.endswith("accuracy") and 1 < target <= 100:
+        yield (
+            f"hydra.sweeper.target={target:g} is out of reach if {name} is a fraction of 1: use"
+            f" {target / 100:g}"
+        )
 
 
 def with_decimal_comma(error: UserError, space: SearchSpace, config: DictConfig) -> UserError:
@@ -106,7 +117,8 @@ def _replaced_words(words: Sequence[str]) -> Iterator[str]:
             continue
         earlier = last.get(key, word)
         if earlier != word:
-            yield f"{word} replaces {earlier}"
+            both = f"{earlier},{word.partition('=')[2]}"
+            yield f"{word} replaces {earlier}. To sweep all values, type: {shlex.quote(both)}"
         last[key] = word
 
 

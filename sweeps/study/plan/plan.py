@@ -116,6 +116,7 @@ def make(
     words = [*typed_words(config.hydra, "hydra"), *typed]
     refuse_typed(OmegaConf.to_container(config, resolve=False))
     notify.check(config)
+    _refuse_added(config, words)
     if is_new:
         _refuse_direction(settings, config, words)
 
@@ -178,6 +179,17 @@ def _trial_launcher(launcher: Launcher, settings: SweeperConf, folder: Path) -> 
         trials: TrialLauncher = launcher.trials(folder)
         return trials
     return BatchTrials(launcher, settings.n_jobs or (1_000_000 if is_grid(settings) else 1))
+
+
+def _refuse_added(config: DictConfig, words: Sequence[str]) -> None:
+    """Raise UserError for a plus before a group that a file overrides, because Hydra would drop
+    the typed choice."""
+    choices = config.hydra.runtime.choices
+    for word in words:
+        group, sign, choice = word.removeprefix("+").partition("=")
+        if sign and word.startswith("+hydra/") and choices.get(group, choice) != choice:
+            problem = f"{word}: {group} is part of the configuration: leave out the plus"
+            raise UserError(f"{problem}.\nType: {group}={choice}")
 
 
 def _refuse_direction(settings: SweeperConf, config: DictConfig, words: Sequence[str]) -> None:

@@ -289,7 +289,7 @@ def in_space(
             and _is_whole(parameter, point, check)
         ):
             return _fractions(parameter)
-    return _lacking(error, space, compose) or _with_typed(error, space)
+    return _lacking(error, space, compose) or _with_lists(error, space) or _with_typed(error, space)
 
 
 def refuse_fractions(space: SearchSpace, points: Sequence[Point], check: Check) -> None:
@@ -359,6 +359,18 @@ def _lacking(error: UserError, space: SearchSpace, compose: Check) -> UserError 
         if having and lacking:
             together = key in chain(*space.listed)
             return UserError(explain_lacking(group.key, having, lacking, key, typed[key], together))
+    return None
+
+
+def _with_lists(error: UserError, space: SearchSpace) -> UserError | None:
+    """Return the error of a key that takes lists, with a list of each typed value; else None."""
+    problem = str(error).splitlines()[0]
+    for parameter in space.parameters:
+        key = re.escape(parameter.key)
+        needs_list = re.match(rf"{key}=[^\[]*: must be a list", problem)
+        if isinstance(parameter, Choice) and needs_list:
+            lists = ",".join(f"[{text}]" for text in parameter.texts)
+            return UserError(f"{problem}\nType: {shlex.quote(f'{parameter.key}={lists}')}")
     return None
 
 
