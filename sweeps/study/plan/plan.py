@@ -26,7 +26,7 @@ from sweeps.launchers.contract import TrialLauncher
 from sweeps.record.definition import define
 from sweeps.show.terminal.lines import View, cost, requests_table
 from sweeps.space.space import MOST_CORNERS, SAMPLED, Choice, SearchSpace, is_grid
-from sweeps.study.plan.compose import Composer, describe_unread
+from sweeps.study.plan.compose import Composer, describe_gpus, describe_unread
 from sweeps.study.plan.existing import check_existing
 from sweeps.study.plan.help import at_once
 from sweeps.study.plan.points import Points, announce
@@ -146,6 +146,7 @@ def make(
     points = Points(composer, choosing.space, trials)
     requests, left_out, checked = _check_points(points, choosing, settings, is_new)
     notes += brought.notes()
+    notes += describe_gpus(config, [parameter.key for parameter in space.parameters])
     if any(word.startswith("+") for word in typed):
         first = points.compose(next(iter(choosing.space.corners()), {}))
         notes += describe_unread(first, first.hydra)
