@@ -2,6 +2,7 @@
 
 import errno
 import json
+import math
 import os
 import random
 import resource
@@ -462,6 +463,14 @@ def test_lock_is_held_by_a_live_process_with_heartbeat(
         Lock(path)
     assert path.read_text() == before
     assert str(holder(path)).startswith(f"process {pid} on {host}")
+
+
+@pytest.mark.parametrize(
+    "change", [{"since": 1e30}, {"since": "then"}, {"since": math.nan}, {"pid": "one"}, {"host": [1]}, {"other": 1}]
+)
+def test_damaged_note_names_no_holder(tmp_path: Path, change: dict[str, object]) -> None:
+    (tmp_path / "lock").write_text(json.dumps({"host": "elsewhere", "pid": 1, "since": 1.7e9, **change}))
+    assert holder(tmp_path / "lock") is None
 
 
 def test_heartbeat_updates_the_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -311,8 +311,13 @@ def _ask_kernel(file: int, command: int) -> bool | None:
 
 
 def _note(path: Path) -> Holder:
-    with suppress(CorruptFile, OSError, TypeError):
-        return Holder(**(read_json(path) or {}))
+    """Return the holder that the lock's file names; a holder without a pid if the file is
+    damaged."""
+    with suppress(CorruptFile, OSError, *MALFORMED):
+        note = Holder(**(read_json(path) or {}))
+        str(note)  # raises OverflowError or another error for a time in no calendar
+        if isinstance(note.host, str) and isinstance(note.pid, int) and note.pid > 0:
+            return note
     return Holder()
 
 

@@ -92,7 +92,9 @@ def check_root(context: typer.Context, root: Path) -> Path:
     return root
 
 
-Root = Annotated[Path, typer.Option(help="folder that contains the studies", callback=check_root)]
+Root = Annotated[
+    Path, typer.Option(help="folder that contains the studies", callback=check_root, readable=False)
+]
 
 
 def read(name: str, root: Path) -> tuple[StudySnapshot, Definition]:
@@ -181,6 +183,11 @@ def check_output(output: Path, example: str) -> None:
         raise UserError(
             f"--output {output}: {problem}.\nChoose a file in an existing folder: --output"
             f" {example}"
+        )
+    if not os.access(output.parent, os.W_OK):
+        raise UserError(
+            f"--output {output}: you cannot write to the folder {output.absolute().parent}.\nChoose"
+            f" another folder, as in --output ~/{output.name}"
         )
 
 

@@ -19,7 +19,7 @@ from sweeps.hydra.mistakes import explain
 from sweeps.hydra.parts import call_target, set_output_dir
 from sweeps.hydra.settings import SweeperConf
 from sweeps.space.grammar import parse
-from sweeps.study.plan.compose import Composer, check, processes
+from sweeps.study.plan.compose import Composer, check, describe_gpus, processes
 from sweeps.study.plan.typed_space import in_space, read_space
 from sweeps.trial.job import Point
 from trainers.config import largest_batch
@@ -264,6 +264,12 @@ def test_trial_has_the_processes_of_the_apps_keys(composer: Composer, lines: str
     config = composer.compose(["nodes=2", "ranks=3", "batch_size=6"], 0)
     check(config)
     assert processes(config) == 6
+
+
+@pytest.mark.parametrize(("count", "swept", "notes"), [(1, [], 1), (2, [], 0), (1, ["gpus"], 0), (None, [], 0)])
+def test_other_gpus_of_a_foreign_app_are_noted(count: int | None, swept: list[str], notes: int) -> None:
+    config = OmegaConf.create({"gpus": count, "hydra": {"launcher": {"gpus_per_node": 2}}})
+    assert len([*describe_gpus(config, swept)]) == notes
 
 
 def test_nested_targets_are_called_without_a_warning() -> None:

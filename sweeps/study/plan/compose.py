@@ -207,13 +207,33 @@ def _check_ranks(config: DictConfig, launcher: DictConfig) -> None:
 def _refuse_other_gpus(config: DictConfig, launcher: DictConfig) -> None:
     """Raise UserError if the launcher would request other GPUs than the app's key for GPUs asks
     for."""
-    key = by_default("launcher/local", "gpus_per_node")
-    count = _count(config, key)
-    launched = launcher.get("gpus_per_node")
-    if None not in (count, launched) and count != launched:
+    if counts := _other_gpus(config, launcher):
+        key, count, launched = counts
         raise UserError(
             f"hydra.launcher.gpus_per_node={launched} and {key}={count} conflict.\n"
             f"Type {key}={launched}, and remove hydra.launcher.gpus_per_node"
+        )
+
+
+def _other_gpus(config: DictConfig, launcher: DictConfig) -> tuple[str, Any, Any] | None:
+    """Return the app's key for GPUs, its count and the launcher's other count; None if they are
+    one."""
+    key = by_default("launcher/local", "gpus_per_node")
+    count = _count(config, key)
+    launched = launcher.get("gpus_per_node")
+    is_other = None not in (count, launched) and count != launched
+    return (key, count, launched) if is_other else None
+
+
+def describe_gpus(config: DictConfig, swept: Sequence[str]) -> Iterator[str]:
+    """Yield that the launcher requests other GPUs than a key of the app says, which may mean
+    anything there."""
+    counts = _other_gpus(config, config.hydra.launcher)
+    if counts and counts[0] not in swept and not _offers_checks(config):
+        key, count, launched = counts
+        yield (
+            f"{key}={count} does not count for the launcher: a trial gets"
+            f" hydra.launcher.gpus_per_node={launched}"
         )
 
 

@@ -25,7 +25,7 @@ from sweeps.launchers.contract import TrialLauncher
 from sweeps.record.definition import define
 from sweeps.show.terminal.lines import View, cost, requests_table
 from sweeps.space.space import MOST_CORNERS, SAMPLED, SearchSpace, is_grid
-from sweeps.study.plan.compose import Composer, describe_unread
+from sweeps.study.plan.compose import Composer, describe_gpus, describe_unread
 from sweeps.study.plan.existing import check_existing
 from sweeps.study.plan.help import at_once
 from sweeps.study.plan.likely_mistakes import likely_mistakes, with_decimal_comma
@@ -150,6 +150,7 @@ def make(
     except UserError as error:
         raise with_decimal_comma(error, space, config) from error
     notes += brought.notes()
+    notes += describe_gpus(config, [parameter.key for parameter in space.parameters])
     if any(word.startswith("+") for word in typed):
         first = points.compose(next(iter(choosing.space.corners()), {}))
         notes += describe_unread(first, first.hydra)
