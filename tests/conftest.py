@@ -2,10 +2,12 @@
 
 import gc
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +15,34 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 HERE = Path(__file__).parent
-ALONE = "alone"
 # Until all tests are collected, because each of many processes would otherwise compile sweepyard and its tests.
 NO_BYTECODE, sys.dont_write_bytecode = sys.dont_write_bytecode, False
 if str(HERE.parent) not in sys.path:
     sys.path.append(str(HERE.parent))
 
 
+_USES_CLUSTER = re.compile(r'"cluster"\)|"cluster",|\bcluster: None|\btrials: SlurmTrials')
+_SHARES = re.compile(r'scope="|mark\.service')
+
+
+@cache
+def has(words: re.Pattern[str], file: str) -> bool:
+    """Return whether a file has these words, because one process assigns the tests, and does not import them."""
+    return bool(words.search((HERE.parent / file).read_text()))
+
+
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Assign each test file to one process, all tests of an xdist_group to one, and a test of ALONE to any."""
+    """Assign each file to one process, and all users of the one SLURM cluster to the same process.
+
+    Of long tests, each one is assigned by itself, unless the tests of its file share a fixture.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        file, _, test = nodeid.partition("::")
-        group = test.rpartition("]")[2].partition("@")[2]
-        return nodeid if group == ALONE else group or file
+        file = nodeid.partition("::")[0]
+        if has(_USES_CLUSTER, file):
+            return "cluster"
+        is_quick = self.config.option.markexpr.startswith("not long")
+        return file if is_quick or has(_SHARES, file) else nodeid
 
 
 @pytest.fixture(scope="session")
@@ -70,18 +86,14 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group the tests by what they share. Order the longest first: groups, and this folder, which starts sweeps."""
+    """Order first what waits most, then the files that share fixtures, and this folder, which starts whole sweeps."""
     for item in items:
-        if group := group_of(item):
-            item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: (group_of(item) != "cluster", item.path.parent != HERE))
+        file = item.nodeid.partition("::")[0]
+        assert has(_USES_CLUSTER, file) or "cluster" not in item.fixturenames, f"{file}: extend _USES_CLUSTER"
+    items.sort(key=place_of)
 
 
-def group_of(item: pytest.Item) -> str:
-    """Return "cluster" for users of the one SLURM cluster, and ALONE for a long test that shares nothing."""
-    definitions = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
-    if "cluster" in definitions:
-        return "cluster"
-    scopes = {definition[-1].scope for definition in definitions.values()}
-    is_long = item.get_closest_marker("long") and not item.get_closest_marker("xdist_group")
-    return ALONE if is_long and scopes <= {"function", "session"} else ""
+def place_of(item: pytest.Item) -> tuple[bool, ...]:
+    file = item.nodeid.partition("::")[0]
+    is_service = item.get_closest_marker("service") is not None
+    return not has(_USES_CLUSTER, file), not is_service, not has(_SHARES, file), item.path.parent != HERE

@@ -437,11 +437,17 @@ def mistakes() -> dict[str, Mistake]:
     }
 
 
-IN_A_PROCESS = list(mistakes())[::11]
-"""A dozen of all kinds; the others are answered in this one."""
+IN_A_PROCESS = list(mistakes())[::10]
+"""Some of all kinds; the others are answered in this one."""
+FIRST = list(mistakes())[::5]
+"""Some more of all kinds, which are answered in each run of the tests; the others are long tests."""
 
 
-@pytest.mark.parametrize("name", mistakes())
+def _params() -> list[object]:
+    return [pytest.param(name, marks=[] if name in FIRST else [pytest.mark.long]) for name in mistakes()]
+
+
+@pytest.mark.parametrize("name", _params())
 def test_a_mistake_is_answered(name: str, files: Path, tmp_path: Path) -> None:
     answer = run if name in IN_A_PROCESS else refuse
     done = answer([SWEEP, *mistakes()[name].line.format(files=files).split()], tmp_path)

@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -130,6 +131,8 @@ def main() -> None:
 
     with initialize_config_dir(str(Path(__file__).parent / "apps"), version_base="1.3"):
         compose(overrides=["+key=[1,2]", "hydra/sweeper=grid"])  # which imports the plugins, and makes parsers' tables
+    # Without the libraries' own, because a trial gets its driver's filters, and would import the libraries for them.
+    warnings.filters[:] = [entry for entry in warnings.filters if entry[2].__module__ == "builtins"]  # type: ignore[index]
     gc.freeze()
     requests = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the forks

@@ -12,7 +12,7 @@ from mlflow.exceptions import MlflowException
 from tests.command_lines import ROOT, THEIRS, finish, start, wait_until
 from tests.docker.service import Service, children, environment, podman
 
-pytestmark = [pytest.mark.service, pytest.mark.timeout(1200), pytest.mark.xdist_group("service")]  # in one process
+pytestmark = [pytest.mark.service, pytest.mark.timeout(1200)]
 
 SEARCH = "/api/2.0/mlflow/experiments/search?max_results=9"
 CREATE = "/api/2.0/mlflow/experiments/create"
