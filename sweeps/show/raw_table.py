@@ -4,7 +4,7 @@ notebooks."""
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
@@ -15,6 +15,7 @@ from sweeps.record.inside import is_inside
 from sweeps.record.study import StudySnapshot, TrialRecord, parameters
 from sweeps.show import notes
 from sweeps.show.findings import Findings
+from sweeps.show.tables import Column, build
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.machine import facts
 from sweeps.trial.metrics import METRICS
@@ -98,32 +99,24 @@ def raw_table(
     params = parameters(study.rows)
 
     columns = [
-        _Column("trial", attrgetter("number")),
-        _Column("state", lambda trial: str(trial.state)),
+        Column("trial", attrgetter("number")),
+        Column("state", lambda trial: str(trial.state)),
     ]
     columns += _param_columns(params)
     columns += _metric_columns(study, trials, reported, constants.values(), params)
     columns += _reported_columns(study, trials, reported)
     columns += _cost_columns(trials)
 
-    table: list[list[Any]] = [[column.title for column in columns]]
-    for trial in trials:
-        table.append([column.cell(trial) for column in columns])
+    table = build(columns, trials)
     for subject, values in constants.items():
         by_title = {metric_column(name, params): value for name, value in values.items()}
         table.append([subject, *(by_title.get(column.title) for column in columns[1:])])
     return table
 
 
-@dataclass(frozen=True)
-class _Column:
-    title: str
-    cell: Callable[[TrialRecord], Any]
-
-
-def _param_columns(params: Sequence[str]) -> list[_Column]:
-    def column(param: str) -> _Column:
-        return _Column(param_column(param), lambda trial: trial.params.get(param))
+def _param_columns(params: Sequence[str]) -> list[Column[TrialRecord]]:
+    def column(param: str) -> Column[TrialRecord]:
+        return Column(param_column(param), lambda trial: trial.params.get(param))
 
     return [column(param) for param in params]
 
@@ -134,21 +127,21 @@ def _metric_columns(
     reported: Mapping[int, Mapping[str, _Reported]],
     constants: Iterable[Mapping[str, float]],
     params: Sequence[str],
-) -> list[_Column]:
+) -> list[Column[TrialRecord]]:
     """Return a column for each metric, the objectives first."""
 
-    def objective(position: int, name: str) -> _Column:
-        return _Column(
+    def objective(position: int, name: str) -> Column[TrialRecord]:
+        return Column(
             metric_column(name, params),
             lambda trial: trial.objective[position] if trial.objective else None,
         )
 
-    def metric(name: str) -> _Column:
+    def metric(name: str) -> Column[TrialRecord]:
         def cell(trial: TrialRecord) -> float | None:
             last = reported[trial.number].get(name)
             return trial.metrics.get(name, last.last if last else None)
 
-        return _Column(metric_column(name, params), cell)
+        return Column(metric_column(name, params), cell)
 
     columns = [objective(position, name) for position, name in enumerate(study.objective)]
     names = _metrics(trials, reported.values(), constants)
@@ -159,41 +152,41 @@ def _reported_columns(
     study: StudySnapshot,
     trials: Sequence[TrialRecord],
     reported: Mapping[int, Mapping[str, _Reported]],
-) -> list[_Column]:
+) -> list[Column[TrialRecord]]:
     """Return the columns of the last values, and of the best ones."""
 
-    def final(name: str) -> _Column:
+    def final(name: str) -> Column[TrialRecord]:
         def cell(trial: TrialRecord) -> float | None:
             values = reported[trial.number].get(name)
             return values.last if values else None
 
-        return _Column(f"final {name}", cell)
+        return Column(f"final {name}", cell)
 
-    def best(name: str, direction: str) -> _Column:
+    def best(name: str, direction: str) -> Column[TrialRecord]:
         def cell(trial: TrialRecord) -> float | None:
             values = reported[trial.number].get(name)
             return values.best(direction) if values else None
 
-        return _Column(f"best {name}", cell)
+        return Column(f"best {name}", cell)
 
     columns = [final(name) for name in _returned_and_reported(study, trials, reported)]
     directions = _directions(study, reported.values())
     return columns + [best(name, direction) for name, direction in directions.items()]
 
 
-def _cost_columns(trials: Sequence[TrialRecord]) -> list[_Column]:
+def _cost_columns(trials: Sequence[TrialRecord]) -> list[Column[TrialRecord]]:
     """Return the columns of what a trial cost, and of how it ended."""
     costs = {trial.number: of_trial(trial) for trial in trials}
 
-    def cost(name: str) -> _Column:
-        return _Column(name.replace("/", "_"), lambda trial: costs[trial.number].get(name))
+    def cost(name: str) -> Column[TrialRecord]:
+        return Column(name.replace("/", "_"), lambda trial: costs[trial.number].get(name))
 
     return [
         *(cost(name) for name in COSTS),
-        _Column("gpu_use", attrgetter("gpu_use")),
-        _Column("attempts", lambda trial: len(trial.attempts)),
-        _Column("error", attrgetter("error")),
-        _Column("folder", lambda trial: str(trial.folder)),
+        Column("gpu_use", attrgetter("gpu_use")),
+        Column("attempts", lambda trial: len(trial.attempts)),
+        Column("error", attrgetter("error")),
+        Column("folder", lambda trial: str(trial.folder)),
     ]
 
 

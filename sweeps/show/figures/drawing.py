@@ -78,9 +78,24 @@ def make_figure(
     return {"data": [*data], "layout": base, "note": note}
 
 
+def colored(figure: Figure) -> Figure:
+    """Return the figure in light colours, in place of their names."""
+    content = {key: figure[key] for key in ("data", "layout")}
+    drawn: Figure = theme.apply_colors(content, theme.colors(dark=False))
+    return drawn
+
+
 def scatter(mode: str, x: Iterable[Any], y: Iterable[Any], **more: Any) -> Trace:
     """Return a trace of points, lines or both."""
     return {"type": "scatter", "mode": mode, "x": [*x], "y": [*y], **more}
+
+
+def heat_map(x: Sequence[str], y: Sequence[str], **more: Any) -> Trace:
+    """Return the cells of a grid, with their texts if there are few."""
+    cells = {"type": "heatmap", "x": x, "y": y, "coloraxis": "coloraxis", **more}
+    if max(len(x), len(y)) <= axes.MOST_TICKS:
+        cells["texttemplate"] = "%{text}"
+    return cells
 
 
 def series_line(number: int) -> dict[str, Any]:

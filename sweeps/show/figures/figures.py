@@ -18,7 +18,7 @@ from sweeps.show.figures.parallel import parallel_coordinates
 from sweeps.show.figures.resources import resources
 from sweeps.show.figures.timeline import timeline
 from sweeps.show.findings import Findings
-from sweeps.show.page import scaling_page, theme
+from sweeps.show.page import scaling_page
 from sweeps.show.scales import scale_of
 from sweeps.show.trials import TrialFiles
 
@@ -34,29 +34,30 @@ def build_plotly_figures(study: StudySnapshot) -> "dict[str, PlotlyFigure]":
     """Return the study's figures by title, in light colours, for notebooks."""
     from plotly import graph_objects as go
 
+    findings = Findings(study)
     files = TrialFiles(study.objective)
-    palette = theme.colors(dark=False)
-    by_number = {trial.number: trial for trial in study.rows}
-    files.look(Findings(study))
+    files.look(findings)
+    hovers = {trial.number: files.hover(trial) for trial in study.rows}
+    source = FigureData(findings, files.curves(), files.usage())
     plots = {}
-    source = FigureData(Findings(study), files.curves(), files.usage())
     for section, figures in build_figures(source).items():
         for name, figure in figures.items():
-            plot = go.Figure(
-                theme.apply_colors({key: figure[key] for key in ("data", "layout")}, palette)
-            )
+            plot = go.Figure(drawing.colored(figure))
             for trace in plot.data:
-                numbers = trace.customdata if trace.customdata is not None else [trace.meta]
-                if trace.hovertemplate and "%{text}" in trace.hovertemplate and trace.text is None:
-                    texts = [
-                        files.hover(by_number[number]) if number in by_number else ""
-                        for number in numbers
-                    ]
-                    trace.text = texts[0] if trace.customdata is None else texts
-            plots[f"{section}: {name}" if name else section] = plot.update_layout(
-                template="plotly_white"
-            )
+                _add_texts(trace, hovers)
+            plot.update_layout(template="plotly_white")
+            plots[f"{section}: {name}" if name else section] = plot
     return plots
+
+
+def _add_texts(trace: Any, hovers: Mapping[int, str]) -> None:
+    """Add the hover texts of trials, as page.js does."""
+    if "%{text}" not in (trace.hovertemplate or "") or trace.text is not None:
+        return
+    if trace.customdata is None:
+        trace.text = hovers.get(trace.meta, "")
+    else:
+        trace.text = [hovers.get(number, "") for number in trace.customdata]
 
 
 def build_figures(source: FigureData, choice: Choice = EVERY_TRIAL) -> dict[str, Figures]:
