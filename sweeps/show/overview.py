@@ -62,15 +62,11 @@ def render_status(study: StudySnapshot, running: bool) -> str:
     over = study.done or study.total is None or study.over() >= study.total
     # because another driver, or jobs without one, may run trials
     running = running or study.count(State.RUNNING) > 0
-    state = (
-        "running"
-        if running
-        else "failed"
-        if study.all_failed
-        else "finished"
-        if over
-        else "stopped"
-    )
+    state = "finished" if over else "stopped"
+    if study.all_failed:
+        state = "failed"
+    if running:
+        state = "running"
     written = time.strftime("%Y-%m-%d %H:%M:%S %Z")
     return (
         f'<p class="status"><b class="{state}">{state}</b> <span id="written">written'

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.analysis import costs
 from sweeps.base.wording import short
-from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.record.study import StudySnapshot
 from sweeps.show.figures import drawing
 from sweeps.show.figures.classes import CLASSES, confusion_matrix
 from sweeps.show.figures.curves import CURVES, EVERY_TRIAL, Choice, learning_curves
@@ -90,7 +90,7 @@ def history(source: FigureData) -> Figure | None:
     if source.completed and not source.findings.ranking.configurations:
         note = f"Line: best so far. {note}".strip()
         data.append(_best_so_far(source, trials[-1].number))
-    data += drawing.mark_all(source, trials, lambda trial: trial.number)
+    data += drawing.mark_all(source, trials, {trial.number: trial.number for trial in trials})
     xaxis = drawing.count_axis("trial", [trial.number for trial in trials])
     axes = {"xaxis": xaxis, **drawing.value_axes(source, trials)}
     return drawing.make_figure(data, 380, source.add_edge_note(note), **axes)
@@ -116,7 +116,7 @@ def cost(source: FigureData) -> Figure | None:
         return None
     xaxis = {"title": {"text": "training (s)"}}
     xaxis |= scale_of(training_s[trial.number] for trial in trials).ticks
-    data = drawing.mark_all(source, trials, lambda trial: training_s[trial.number])
+    data = drawing.mark_all(source, trials, training_s)
     axes = {"xaxis": xaxis, **drawing.value_axes(source, trials)}
     return drawing.make_figure(data, 320, source.add_edge_note(note), **axes)
 
@@ -134,16 +134,12 @@ def importance(source: FigureData) -> Figure | None:
         "x": [*shares.values()],
         "y": labels,
         "marker": {"color": "--done"},
-    }
-    bars |= {
         "texttemplate": "%{x:.0%}",
         "textposition": "auto",
         "hovertemplate": "%{y}: %{x:.1%}<extra></extra>",
     }
-    title = (
-        f"share of the variance of {short(source.study.objective[0], 40)} over"
-        f" {len(source.completed)} trials"
-    )
+    objective = short(source.study.objective[0], 40)
+    title = f"share of the variance of {objective} over {len(source.completed)} trials"
     xaxis = {"tickformat": ".0%", "title": {"text": title}, "rangemode": "tozero"}
     yaxis = {"showgrid": False, "type": "category"}
     return drawing.make_figure([bars], 110 + 34 * len(shares), xaxis=xaxis, yaxis=yaxis)
@@ -154,26 +150,20 @@ def slices(source: FigureData) -> Figures:
     shares = source.study.importance
     ordered = sorted(source.axes, key=lambda axis: -shares.get(axis.name, 0.0))[:_MOST_SLICES]
     selected, note = source.select(drawing.MOST_LINES)
+    note = source.add_edge_note(note)
     figures: Figures = {}
     for axis in ordered if source.has_values(selected) else ():
-        x = {
-            trial.number: drawing.axis_value(axis, trial.params.get(axis.name))
-            for trial in selected
-        }
-        trials = [
-            trial
-            for trial in selected
-            if axis.categories or trial.params.get(axis.name) is not None
-        ]
+        values = {trial.number: trial.params.get(axis.name) for trial in selected}
+        trials = [t for t in selected if axis.categories or values[t.number] is not None]
         if trials:
-            data = drawing.mark_all(source, trials, partial(_value_at, x), size=7)
-            layout = {
-                "xaxis": drawing.parameter_axis(axis),
-                "margin": {"l": 48, "r": 10, "t": 30, "b": 40},
-            }
-            layout |= drawing.value_axes(source, trials)
+            x = {number: drawing.axis_value(axis, value) for number, value in values.items()}
             figures[axis.name] = drawing.make_figure(
-                data, 280, source.add_edge_note(note), **layout
+                drawing.mark_all(source, trials, x, size=7),
+                280,
+                note,
+                xaxis=drawing.parameter_axis(axis),
+                margin={"l": 48, "r": 10, "t": 30, "b": 40},
+                **drawing.value_axes(source, trials),
             )
     return figures
 
@@ -201,8 +191,3 @@ _FIGURES: dict[str, _Drawer] = {
     "Slices": slices,
     SCALING: scaling,
 }
-
-
-def _value_at(values: Mapping[int, Any], trial: TrialRecord) -> Any:
-    """Return a trial's value, by the number of the trial."""
-    return values[trial.number]

@@ -33,13 +33,14 @@ from sweeps.show.trials import TrialFiles
 FORMATS = ("pdf", "svg", "png")
 # by plotly's symbols
 _MARKERS = {"circle": "o", "triangle-down": "v", "x": "x", "square": "s", "diamond": "D"}
-_LINES: dict[str, Any] = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
-_LINES |= {
+_LINES: dict[str, Any] = {
+    "solid": "-",
+    "dash": "--",
+    "dot": ":",
+    "dashdot": "-.",
     "longdash": (0, (9, 2)),
     "dashdotdot": (0, (5, 1.5, 1, 1.5, 1, 1.5)),
     "sparse": (0, (1, 4)),
-}
-_LINES |= {
     "short": (0, (2.5, 1)),
     "dashdash": (0, (9, 1.5, 3, 1.5)),
     "longdashdot": (0, (9, 1.5, 1, 1.5)),
@@ -52,10 +53,10 @@ _PRINT: Any = {
     "font.size": 8,
     "axes.linewidth": 0.6,
     "lines.linewidth": 1.2,
+    "lines.markersize": 4,
     "savefig.dpi": 300,
     "pdf.fonttype": 42,
 }
-_PRINT |= {"lines.markersize": 4}
 # width of a grid in points, divided by the width of a character in its font's size
 _WIDTH_OF_CELLS = 220
 _ONE_COLOR = {"colorscale": [[0, "#277f8e"]], "reversescale": False}
@@ -137,25 +138,20 @@ def _free_path(path: Path, taken: Sequence[Path]) -> Path:
 def _set_dashes(figure: Figure) -> None:
     """Set a dash for each line, because a colour is lost on grey paper, unless dashes are of
     metrics."""
-    lines = [
-        trace["line"]
-        for trace in figure["data"]
-        if "name" in trace and "lines" in trace.get("mode", "")
-    ]
     if figure["layout"].get("meta", {}).get("curves", {}).get("dashed"):
         return
-    for line, dash in zip(lines, cycle(_LINES)):
-        line["dash"] = dash
+    named = [t for t in figure["data"] if "name" in t and "lines" in t.get("mode", "")]
+    for trace, dash in zip(named, cycle(_LINES)):
+        trace["line"]["dash"] = dash
 
 
 def _printed_size(figure: Figure) -> tuple[float, float]:
     """Return the width and the height (inches): a column's, or for many parallel axes those of both
     columns."""
-    axes = (
-        len(figure["layout"]["xaxis"].get("tickvals", [])) if is_parallel(figure["layout"]) else 0
-    )
+    layout = figure["layout"]
+    axes = len(layout["xaxis"].get("tickvals", [])) if is_parallel(layout) else 0
     width = _COLUMN_IN if axes <= _MOST_IN_COLUMN else BOTH_COLUMNS_IN
-    return width, max(2.1, min(6.0, figure["layout"]["height"] / 160))
+    return width, max(2.1, min(6.0, layout["height"] / 160))
 
 
 def _stem(titles: Sequence[str]) -> str:
@@ -348,14 +344,9 @@ def _add_color_bar(axes: Any, colors: Any, layout: dict[str, Any]) -> None:
     bar = layout.get("coloraxis", {}).get("colorbar", {})
     drawn = axes.figure.colorbar(colors, label=plain(bar.get("title", {}).get("text", "")).strip())
     if "tickvals" in bar:
-        low = drawn.vmin
-        high = drawn.vmax
-        ticks = [
-            pair
-            for pair in zip(bar["tickvals"], bar["ticktext"], strict=True)
-            if low <= pair[0] <= high
-        ]
-        drawn.set_ticks([place for place, _ in ticks], labels=[plain(label) for _, label in ticks])
+        labels = dict(zip(bar["tickvals"], map(plain, bar["ticktext"]), strict=True))
+        ticks = [place for place in labels if drawn.vmin <= place <= drawn.vmax]
+        drawn.set_ticks(ticks, labels=[labels[place] for place in ticks])
 
 
 _TRACES = {
@@ -378,6 +369,7 @@ def _colors_of(color: Any, scale: dict[str, Any]) -> dict[str, Any]:
 
     if isinstance(color, str) or (color and isinstance(color[0], str)):
         return {"color": color}
-    levels = ListedColormap([level for _, level in scale["colorscale"]])
-    cmap = levels.reversed() if scale["reversescale"] else levels
+    cmap = ListedColormap([level for _, level in scale["colorscale"]])
+    if scale["reversescale"]:
+        cmap = cmap.reversed()
     return {"c": color, "cmap": cmap, "vmin": scale.get("cmin"), "vmax": scale.get("cmax")}

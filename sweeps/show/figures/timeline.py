@@ -74,18 +74,15 @@ def _slots(pairs: Sequence[_Pair]) -> list[int]:
 
 def _make_bars(kind: str, bars: Sequence[tuple[float, float, int, int]]) -> Trace:
     starts, lengths, slots, numbers = (list(column) for column in zip(*bars, strict=True))
-    style = {"color": _COLORS.get(kind, "--link"), "line": {"color": "--card", "width": 1}}
-    trace = {
+    return {
         "type": "bar",
         "orientation": "h",
         "base": starts,
         "x": lengths,
         "y": slots,
         "name": kind,
-    }
-    texts = {
+        "marker": {"color": _COLORS.get(kind, "--link"), "line": {"color": "--card", "width": 1}},
         "customdata": numbers,
         "hovertemplate": "%{text}<extra></extra>",
         "textposition": "none",
     }
-    return {**trace, "marker": style, **texts}
