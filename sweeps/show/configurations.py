@@ -133,13 +133,9 @@ def _spread(group: Configuration) -> list[str]:
 def _race_result(ranking: Ranking, group: Configuration) -> str:
     if group.place is None:
         return group.dropped
-    return (
-        "running"
-        if ranking.race_is_running
-        else "not significantly different"
-        if group.place
-        else "winner"
-    )
+    if ranking.race_is_running:
+        return "running"
+    return "not significantly different" if group.place else "winner"
 
 
 def _build_table_of_pairs(pairs: Sequence[Pair]) -> Table:

@@ -92,21 +92,17 @@ class Findings:
     @cached_property
     def steering(self) -> Sequence[str]:
         """Return what persons changed in the study, and when."""
-        return (
-            self.origin.steering
-            if self.origin
-            else steering.describe_steering(self.study, self.reads_all)
-        )
+        if self.origin:
+            return self.origin.steering
+        return steering.describe_steering(self.study, self.reads_all)
 
     @cached_property
     def scaling(self) -> Scaling | None:
         if self.origin:
             return self.origin.scaling
-        return (
-            scaling_study.measure_scaling(self.study, self.target, self.forecast_counts)
-            if self.reads_all
-            else None
-        )
+        if not self.reads_all:
+            return None
+        return scaling_study.measure_scaling(self.study, self.target, self.forecast_counts)
 
     @cached_property
     def saved_model(self) -> tuple[TrialRecord, Confusion] | None:

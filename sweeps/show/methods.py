@@ -5,7 +5,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -36,17 +36,11 @@ def describe_methods(findings: Findings, definition: Definition) -> str:
     trials = sorted(study.rows, key=lambda trial: trial.number)
     recorded = [facts.read(TrialFolder(trial.folder)) for trial in trials]
     shared = _shared_settings(recorded, trials)
-    counts = count_states(study)
-    states = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in counts.items())
     sentences = [
         _describe_search(study, definition),
         _describe_changes(study, definition),
         _describe_seeds(trials, definition),
-        (
-            f"Of {counted(sum(counts.values()), 'trial')}: {states}."
-            if counts
-            else "No trial has started."
-        ),
+        _describe_states(count_states(study)),
         f"The study ended early: {study.done}." if study.done else "",
         _describe_config(trials, definition, recorded),
         f"Each training used {', '.join(shared.values())}." if shared else "",
@@ -56,11 +50,18 @@ def describe_methods(findings: Findings, definition: Definition) -> str:
         _describe_costs(findings),
     ]
     commit = read_commit(study.folder)
+    at = f" at commit {commit}" if commit else ""
+    place = f"Command, typed in {definition.working_folder}{at}:"
     command = resume_line(definition, study.folder)
-    place = (
-        f"Command, typed in {definition.working_folder}{f' at commit {commit}' if commit else ''}:"
-    )
-    return printable("\n\n".join([" ".join(filter(None, sentences)), place, f"    {command}"]))
+    paragraphs = [" ".join(filter(None, sentences)), place, f"    {command}"]
+    return printable("\n\n".join(paragraphs))
+
+
+def _describe_states(counts: Mapping[str, int]) -> str:
+    if not counts:
+        return "No trial has started."
+    states = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in counts.items())
+    return f"Of {counted(sum(counts.values()), 'trial')}: {states}."
 
 
 def _describe_search(study: StudySnapshot, definition: Definition) -> str:
@@ -112,23 +113,23 @@ def _describe_grid(study: StudySnapshot, definition: Definition) -> str:
     if definition.listed:
         return f"{counted(len(definition.listed), 'listed point')} of {space}"
     parameters = space_of(definition.parameters).parameters
-    combinations = math.prod(
-        len([*parameter.distinct]) for parameter in parameters if isinstance(parameter, Choice)
-    )
+    choices = [parameter for parameter in parameters if isinstance(parameter, Choice)]
+    combinations = math.prod(len([*choice.distinct]) for choice in choices)
     if definition.total == combinations:
         return f"all {counted(combinations, 'combination')} of {space}"
+    points = counted(definition.total, "point")
     if definition.size is None or definition.total < definition.size:
-        return f"the first {counted(definition.total, 'point')} of {space}"
+        return f"the first {points} of {space}"
+    partial = _partial_params(study)
+    some = f", where only some points have {' and '.join(partial)}" if partial else ""
+    return f"{points} of {space}{some}"
+
+
+def _partial_params(study: StudySnapshot) -> list[str]:
+    """Return the params that only some of the chosen trials have."""
     chosen = [trial for trial in study.rows if trial.searched and not trial.unknown]
-    partial = [
-        name for name in parameters_of(chosen) if any(name not in trial.params for trial in chosen)
-    ]
-    some = (
-        f", where only some points have {' and '.join(name.lstrip('+') for name in partial)}"
-        if partial
-        else ""
-    )
-    return f"{counted(definition.total, 'point')} of {space}{some}"
+    names = parameters_of(chosen)
+    return [name.lstrip("+") for name in names if any(name not in t.params for t in chosen)]
 
 
 def _describe_sampler(study: StudySnapshot, definition: Definition) -> str:
@@ -194,31 +195,38 @@ def _describe_config(
     typed. Values that the trainings recorded, or that changed, are named elsewhere.
     """
     values = _values_by_name(trials, definition, recorded)
-    elsewhere = {name for name, counts in values.items() if len(counts) > 1}
-    elsewhere |= {name for fact in recorded for name in fact.settings}
     used = {name: next(iter(counts)) for name, counts in values.items()}
-    swept = {name.partition(" under ")[0].lstrip("+") for name in definition.parameters}
-    swept |= {name.lstrip("+") for trial in trials for name in trial.params}
-    all_groups = next(filter(None, (read_groups(trial.folder) for trial in trials)), {})
-    groups = {name: choice for name, choice in all_groups.items() if name not in swept}
-    typed = {word.partition("=")[0].lstrip("+") for word in definition.command}
-    words = [f"{name}={choice}" for name, choice in groups.items()]
-    for name, value in definition.config.items():
-        section = name.partition(".")[0]
-        is_known = (
-            name in swept
-            or name in elsewhere
-            or name in groups
-            or section in swept
-            or value in ("null", "{}")
-        )
-        is_of_choice = section in all_groups and name not in typed
-        if not (
-            is_known or is_of_choice or "${" in value or name == definition.seed_key.lstrip("+")
-        ):
+    varied = {name for name, counts in values.items() if len(counts) > 1}
+    recorded_names = {name for fact in recorded for name in fact.settings}
+    swept = _swept_names(trials, definition)
+    groups = next(filter(None, (read_groups(trial.folder) for trial in trials)), {})
+    words = [f"{name}={choice}" for name, choice in groups.items() if name not in swept]
+    hidden = {*swept, *varied, *recorded_names, *groups, definition.seed_key.lstrip("+")}
+    for name, value in _own_values(definition, groups).items():
+        if name not in hidden and name.partition(".")[0] not in swept:
             words.append(f"{name}={used.get(name, value)}")
     more = f"; and {len(words) - _MOST_VALUES} more" if len(words) > _MOST_VALUES else ""
     return f"All trials shared {', '.join(words[:_MOST_VALUES])}{more}." if words else ""
+
+
+def _swept_names(trials: Iterable[TrialRecord], definition: Definition) -> set[str]:
+    swept = {name.partition(" under ")[0].lstrip("+") for name in definition.parameters}
+    return swept.union(name.lstrip("+") for trial in trials for name in trial.params)
+
+
+def _own_values(definition: Definition, groups: Collection[str]) -> dict[str, str]:
+    """Return the values that are typed, or are of no choice of a config group; none that is empty
+    or repeats another one."""
+    typed = {word.partition("=")[0].lstrip("+") for word in definition.command}
+    return {
+        name: value
+        for name, value in definition.config.items()
+        if (name in typed or name.partition(".")[0] not in groups) and not _is_blank(value)
+    }
+
+
+def _is_blank(value: str) -> bool:
+    return value in ("null", "{}") or "${" in value
 
 
 def _describe_varied(
@@ -312,11 +320,14 @@ def _list(title: str, values: Iterable[str]) -> str:
 
 def _describe_costs(findings: Findings) -> str:
     cost = findings.costs.get("all", {})
-    parts = (
-        [f"{duration(cost['seconds/training'])} of training"] if "seconds/training" in cost else []
-    )
-    parts += [f"{cost['gpu_hours']:.4g} GPU-hours"] if cost.get("gpu_hours") else []
-    parts += [f"{cost['energy_kwh']:.4g} kWh of the GPUs' energy"] if "energy_kwh" in cost else []
-    parts += [f"{cost['co2_g']:.4g} g of CO2 for this energy"] if "co2_g" in cost else []
+    parts = []
+    if "seconds/training" in cost:
+        parts.append(f"{duration(cost['seconds/training'])} of training")
+    if cost.get("gpu_hours"):
+        parts.append(f"{cost['gpu_hours']:.4g} GPU-hours")
+    if "energy_kwh" in cost:
+        parts.append(f"{cost['energy_kwh']:.4g} kWh of the GPUs' energy")
+    if "co2_g" in cost:
+        parts.append(f"{cost['co2_g']:.4g} g of CO2 for this energy")
     elapsed = f", in {duration(real_time_s(findings.study.rows))} of real time (h:min:s)"
     return f"All attempts took {', '.join(parts)}{elapsed}." if parts else ""

@@ -1,10 +1,11 @@
 """The notes that trials leave for readers of their results (`Trial.note`)."""
 
+from collections import Counter
 from collections.abc import Mapping
 
 from sweeps.base.wording import text
 from sweeps.record.inside import is_inside
-from sweeps.record.study import StudySnapshot
+from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.show.tables import Paragraph
 from sweeps.trial.folder import Note, TrialFolder
 
@@ -20,19 +21,25 @@ def collect_notes(study: StudySnapshot) -> dict[str, Note]:
     notes: dict[tuple[str, str], Note] = {}
     numbers: dict[tuple[str, str], list[str]] = {}
     for trial in study.rows:
-        if not is_inside(trial.folder / "notes.json", study.folder):
-            continue
-        for subject, note in TrialFolder(trial.folder).notes().items():
+        for subject, note in _read(trial, study).items():
             key = subject, text_of(note)
             notes.setdefault(key, note)
             numbers.setdefault(key, []).append(str(trial.number))
+    counts = Counter(subject for subject, _ in notes)
     by_subject = {}
     for key, note in notes.items():
-        is_only_row = isinstance(note, dict) and sum(subject == key[0] for subject, _ in notes) == 1
-        is_of_all = len(numbers[key]) == len(study.rows) or is_only_row
-        suffix = "" if is_of_all else f" (trial {text_of(numbers[key])})"
-        by_subject[key[0] + suffix] = note
+        subject = key[0]
+        is_only_row = isinstance(note, dict) and counts[subject] == 1
+        if len(numbers[key]) < len(study.rows) and not is_only_row:
+            subject += f" (trial {text_of(numbers[key])})"
+        by_subject[subject] = note
     return by_subject
+
+
+def _read(trial: TrialRecord, study: StudySnapshot) -> dict[str, Note]:
+    if not is_inside(trial.folder / "notes.json", study.folder):
+        return {}
+    return TrialFolder(trial.folder).notes()
 
 
 def paragraphs(notes: Mapping[str, Note]) -> list[Paragraph]:

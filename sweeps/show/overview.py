@@ -3,7 +3,7 @@ to reproduce it."""
 
 import html
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
@@ -62,15 +62,11 @@ def render_status(study: StudySnapshot, running: bool) -> str:
     over = study.done or study.total is None or study.over() >= study.total
     # because another driver, or jobs without one, may run trials
     running = running or study.count(State.RUNNING) > 0
-    state = (
-        "running"
-        if running
-        else "failed"
-        if study.all_failed
-        else "finished"
-        if over
-        else "stopped"
-    )
+    state = "finished" if over else "stopped"
+    if study.all_failed:
+        state = "failed"
+    if running:
+        state = "running"
     written = time.strftime("%Y-%m-%d %H:%M:%S %Z")
     return (
         f'<p class="status"><b class="{state}">{state}</b> <span id="written">written'
@@ -120,13 +116,9 @@ def _build_best(findings: Findings) -> Section:
         [*([line] if line else []), *notes.paragraphs(findings.notes)]
     )
     nothing = "No trial has a result." if study.over() else "No trial has ended yet."
-    title = (
-        "Best trials"
-        if answer.front
-        else "Best configuration"
-        if answer.best_configuration
-        else "Best trial"
-    )
+    title = "Best configuration" if answer.best_configuration else "Best trial"
+    if answer.front:
+        title = "Best trials"
     return Section(title, html=body or Paragraph(nothing).html, wide=False)
 
 
@@ -134,45 +126,48 @@ def _build_reproduction(findings: Findings) -> Section:
     """Return the commands of the study, and what else its trials share: commit, fixed settings and
     files."""
     study = findings.study
-    words = ""
+    page = _read_mlflow_page(study.folder)
     lines = {
         "the study": study.command,
         "its best trial": study.best_command if findings.answer.best_trial else "",
+        "in MLflow": sweeps_line("ui", study.folder) if page == "" else "",
     }
-    page = _read_mlflow_page(study.folder)
-    lines["in MLflow"] = "" if page is None else sweeps_line("ui", study.folder) * (not page)
-    for name, line in lines.items():
-        words += f'<p>{name}: <code class="line">{_safe(line)}</code></p>' if line else ""
+    words = [
+        f'<p>{name}: <code class="line">{_safe(line)}</code></p>'
+        for name, line in lines.items()
+        if line
+    ]
     if page:
-        words += (
-            f'<p>in MLflow: <a href="{_safe(page)}" target="_blank"'
-            f' rel="noopener">{_safe(page)}</a></p>'
-        )
-    folder = _safe(str(Path.cwd()))
+        link = f'<a href="{_safe(page)}" target="_blank" rel="noopener">{_safe(page)}</a>'
+        words.append(f"<p>in MLflow: {link}</p>")
     commit = read_commit(study.folder)
-    words += (
-        '<p class="note">Commands are typed in'
-        f" {folder}{f', at commit {_safe(commit)}' if commit else ''}. "
+    at = f", at commit {_safe(commit)}" if commit else ""
+    words.append(
+        f'<p class="note">Commands are typed in {_safe(str(Path.cwd()))}{at}. '
+        f'All data: <a class="beside" href="{CSV}">{CSV}</a></p>'
     )
-    words += f'All data: <a class="beside" href="{CSV}">{CSV}</a></p>'
-    if shared := shared_settings(study):
-        settings = [
-            ["setting", "value"],
-            *([name, mask_value(name, value)] for name, value in shared.items()),
-        ]
-        title = f"<summary>{counted(len(shared), 'setting')} of all trials</summary>"
-        words += f"<details>{title}{as_html(settings)}</details>"
-    return Section("Reproduce", html=words)
+    words.append(_render_settings(shared_settings(study)))
+    return Section("Reproduce", html="".join(words))
+
+
+def _render_settings(shared: Mapping[str, str]) -> str:
+    if not shared:
+        return ""
+    rows = [[name, mask_value(name, value)] for name, value in shared.items()]
+    title = f"<summary>{counted(len(shared), 'setting')} of all trials</summary>"
+    return f"<details>{title}{as_html([['setting', 'value'], *rows])}</details>"
 
 
 def _read_mlflow_page(study: Path) -> str | None:
     """Return the address of the study's page on an MLflow server; "" if MLflow is a file, None
     without MLflow."""
     file = study / "tracking.json"
+    if not file.exists():
+        return None
     page = ""
     with suppress(CorruptFile, OSError):
         page = str((read_json(file) or {}).get("page", ""))
-    return (page if page.startswith(("http://", "https://")) else "") if file.exists() else None
+    return page if page.startswith(("http://", "https://")) else ""
 
 
 def read_commit(study: Path) -> str:

@@ -4,8 +4,9 @@ notebooks."""
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -70,9 +71,8 @@ def _read_reported(trial: TrialRecord, study: StudySnapshot) -> dict[str, _Repor
 def metric_column(name: str, params: Sequence[str]) -> str:
     """Return the name of a metric's column: with the prefix `metric.` if a param or another column
     has its name."""
-    return (
-        f"metric.{name}" if name in {*_COLUMNS, *(param.lstrip("+") for param in params)} else name
-    )
+    taken = {*_COLUMNS, *(param.lstrip("+") for param in params)}
+    return f"metric.{name}" if name in taken else name
 
 
 def param_column(name: str) -> str:
@@ -93,133 +93,85 @@ def raw_table(
     `constants` are further rows by their names, such as a solution in closed form.
     """
     constants = constants or {}
-    trials = sorted(study.rows, key=attrgetter("number"))
-    reported = {trial.number: _read_reported(trial, study) for trial in trials}
     params = parameters(study.rows)
-
-    columns = [
-        _Column("trial", attrgetter("number")),
-        _Column("state", lambda trial: str(trial.state)),
-    ]
-    columns += _param_columns(params)
-    columns += _metric_columns(study, trials, reported, constants.values(), params)
-    columns += _reported_columns(study, trials, reported)
-    columns += _cost_columns(trials)
-
-    table: list[list[Any]] = [[column.title for column in columns]]
-    for trial in trials:
-        table.append([column.cell(trial) for column in columns])
-    for subject, values in constants.items():
-        by_title = {metric_column(name, params): value for name, value in values.items()}
-        table.append([subject, *(by_title.get(column.title) for column in columns[1:])])
-    return table
+    study = replace(study, rows=sorted(study.rows, key=attrgetter("number")))
+    reported = [_read_reported(trial, study) for trial in study.rows]
+    columns = _metric_columns(study, params, [*reported, *constants.values()])
+    pairs = zip(study.rows, reported, strict=True)
+    rows = [_row(trial, values, study, columns) for trial, values in pairs]
+    for subject, note in constants.items():
+        rows.append({"trial": subject, **{columns[name]: note[name] for name in note}})
+    titles = _titles(study, map(param_column, params), columns.values(), reported)
+    return [titles, *([row.get(title) for title in titles] for row in rows)]
 
 
-@dataclass(frozen=True)
-class _Column:
-    title: str
-    cell: Callable[[TrialRecord], Any]
+def _titles(
+    study: StudySnapshot,
+    params: Iterable[str],
+    metrics: Iterable[str],
+    reported: Sequence[Mapping[str, _Reported]],
+) -> list[str]:
+    finals = [f"final {name}" for name in _returned_and_reported(study, reported)]
+    bests = [f"best {name}" for name in _directions(study, reported)]
+    return [*_COLUMNS[:2], *params, *metrics, *finals, *bests, *_COLUMNS[2:]]
 
 
-def _param_columns(params: Sequence[str]) -> list[_Column]:
-    def column(param: str) -> _Column:
-        return _Column(param_column(param), lambda trial: trial.params.get(param))
+def _row(
+    trial: TrialRecord,
+    reported: Mapping[str, _Reported],
+    study: StudySnapshot,
+    columns: Mapping[str, str],
+) -> dict[str, Any]:
+    """Return the cells of a trial by title; `columns` are the titles of metrics."""
+    row: dict[str, Any] = {name.replace("/", "_"): cost for name, cost in of_trial(trial).items()}
+    row |= {param_column(name): value for name, value in trial.params.items()}
+    for name, value in _metric_values(trial, reported, study).items():
+        row[columns[name]] = value
+    for name, values in reported.items():
+        row[f"final {name}"] = values.last
+    for name, direction in _directions(study, [reported]).items():
+        row[f"best {name}"] = reported[name].best(direction)
+    return {
+        **row,
+        "trial": trial.number,
+        "state": str(trial.state),
+        "gpu_use": trial.gpu_use,
+        "attempts": len(trial.attempts),
+        "error": trial.error,
+        "folder": str(trial.folder),
+    }
 
-    return [column(param) for param in params]
+
+def _metric_values(
+    trial: TrialRecord, reported: Mapping[str, _Reported], study: StudySnapshot
+) -> dict[str, float | None]:
+    """Return the returned value of each metric, or else the one reported last; of an objective, the
+    returned one alone."""
+    last = {name: values.last for name, values in reported.items()}
+    returned = dict(zip(study.objective, trial.objective, strict=False))
+    return {**last, **trial.metrics, **dict.fromkeys(study.objective), **returned}
 
 
 def _metric_columns(
-    study: StudySnapshot,
-    trials: Sequence[TrialRecord],
-    reported: Mapping[int, Mapping[str, _Reported]],
-    constants: Iterable[Mapping[str, float]],
-    params: Sequence[str],
-) -> list[_Column]:
-    """Return a column for each metric, the objectives first."""
-
-    def objective(position: int, name: str) -> _Column:
-        return _Column(
-            metric_column(name, params),
-            lambda trial: trial.objective[position] if trial.objective else None,
-        )
-
-    def metric(name: str) -> _Column:
-        def cell(trial: TrialRecord) -> float | None:
-            last = reported[trial.number].get(name)
-            return trial.metrics.get(name, last.last if last else None)
-
-        return _Column(metric_column(name, params), cell)
-
-    columns = [objective(position, name) for position, name in enumerate(study.objective)]
-    names = _metrics(trials, reported.values(), constants)
-    return columns + [metric(name) for name in names if name not in study.objective]
-
-
-def _reported_columns(
-    study: StudySnapshot,
-    trials: Sequence[TrialRecord],
-    reported: Mapping[int, Mapping[str, _Reported]],
-) -> list[_Column]:
-    """Return the columns of the last values, and of the best ones."""
-
-    def final(name: str) -> _Column:
-        def cell(trial: TrialRecord) -> float | None:
-            values = reported[trial.number].get(name)
-            return values.last if values else None
-
-        return _Column(f"final {name}", cell)
-
-    def best(name: str, direction: str) -> _Column:
-        def cell(trial: TrialRecord) -> float | None:
-            values = reported[trial.number].get(name)
-            return values.best(direction) if values else None
-
-        return _Column(f"best {name}", cell)
-
-    columns = [final(name) for name in _returned_and_reported(study, trials, reported)]
-    directions = _directions(study, reported.values())
-    return columns + [best(name, direction) for name, direction in directions.items()]
-
-
-def _cost_columns(trials: Sequence[TrialRecord]) -> list[_Column]:
-    """Return the columns of what a trial cost, and of how it ended."""
-    costs = {trial.number: of_trial(trial) for trial in trials}
-
-    def cost(name: str) -> _Column:
-        return _Column(name.replace("/", "_"), lambda trial: costs[trial.number].get(name))
-
-    return [
-        *(cost(name) for name in COSTS),
-        _Column("gpu_use", attrgetter("gpu_use")),
-        _Column("attempts", lambda trial: len(trial.attempts)),
-        _Column("error", attrgetter("error")),
-        _Column("folder", lambda trial: str(trial.folder)),
-    ]
-
-
-def _metrics(
-    trials: Sequence[TrialRecord],
-    reported: Iterable[Mapping[str, _Reported]],
-    constants: Iterable[Mapping[str, float]],
-) -> list[str]:
-    """Return the names of all metrics: first those that trials returned."""
-    names = dict[str, None]()
-    for by_name in (*(trial.metrics for trial in trials), *reported, *constants):
+    study: StudySnapshot, params: Sequence[str], others: Iterable[Mapping[str, object]]
+) -> dict[str, str]:
+    """Return the titles of all metrics: first the objectives, then those that trials returned."""
+    names = dict.fromkeys(study.objective)
+    for by_name in (*(trial.metrics for trial in study.rows), *others):
         names |= dict.fromkeys(by_name)
-    return [*names]
+    return {name: metric_column(name, params) for name in names}
 
 
 def _returned_and_reported(
-    study: StudySnapshot,
-    trials: Sequence[TrialRecord],
-    reported: Mapping[int, Mapping[str, _Reported]],
+    study: StudySnapshot, reported: Iterable[Mapping[str, _Reported]]
 ) -> list[str]:
     """Return the metrics that trials reported and also returned, the objectives first."""
     returned = dict.fromkeys(study.objective)
-    for trial in trials:
+    for trial in study.rows:
         if trial.attempts:
             returned |= dict.fromkeys(trial.attempts[-1].metrics)
-    return [name for name in returned if any(name in by_name for by_name in reported.values())]
+    names = set(chain.from_iterable(reported))
+    return [name for name in returned if name in names]
 
 
 def _directions(
@@ -227,9 +179,7 @@ def _directions(
 ) -> dict[str, str]:
     """Return the direction of each reported metric of which the better values are known, the
     objectives first."""
-    names = dict[str, None]()
-    for by_name in reported:
-        names |= dict.fromkeys(by_name)
+    names = dict.fromkeys(chain.from_iterable(reported))
     of_objectives = dict(zip(study.objective, study.directions, strict=True))
     directions = {name: direction for name, direction in of_objectives.items() if name in names}
     for name in names:

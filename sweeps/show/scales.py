@@ -2,7 +2,7 @@
 are far off."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,17 +88,20 @@ class Scale:
 def scale_of(values: Iterable[float], clips: bool = True) -> Scale:
     """Return the scale for these values. If `clips`, values a million times above the median are
     drawn at the edge."""
-    finite = sorted(value for value in values if math.isfinite(value))
+    finite = sorted(filter(math.isfinite, values))
     positive = [value for value in finite if value > 0]
     if not positive or finite[0] < 0 or positive[-1] < _WIDE * positive[0]:
         return Scale()
-    median = finite[(len(finite) - 1) // 2] or positive[0]
-    near = positive
-    if len(finite) >= _FEWEST:
-        near = [
-            value
-            for value in positive
-            if value >= _TINY * median and (value <= _FAR * median or not clips)
-        ]
+    near = _near(finite, positive, clips)
+    floor = near[0] / 10 if finite[0] < near[0] else None
     edge = 10 * near[-1] if near[-1] < positive[-1] else None
-    return Scale(True, near[0], near[-1], near[0] / 10 if finite[0] < near[0] else None, edge)
+    return Scale(True, near[0], near[-1], floor, edge)
+
+
+def _near(finite: Sequence[float], positive: Sequence[float], clips: bool) -> Sequence[float]:
+    """Return the values above 0 that are drawn at their place."""
+    if len(finite) < _FEWEST:
+        return positive
+    median = finite[(len(finite) - 1) // 2] or positive[0]
+    most = _FAR * median if clips else math.inf
+    return [value for value in positive if _TINY * median <= value <= most]

@@ -72,6 +72,8 @@ class Count(Measurement):
 
 
 Groups = list[list[Sample]]
+BySize = dict[tuple[int, int], list[Sample]]
+"""Samples by count and number of nodes."""
 
 
 @dataclass(frozen=True)
@@ -108,55 +110,51 @@ def compare(
 ) -> Scaling:
     """Return the scaling with series of the samples, and by default a forecast for twice the
     largest count."""
-    groups: dict[str, dict[tuple[int, int], list[Sample]]] = {}
-    for sample in sorted(samples, key=lambda sample: (sample.count, sample.nodes)):
-        groups.setdefault(sample.series, {}).setdefault((sample.count, sample.nodes), []).append(
-            sample
-        )
+    groups = _group(samples)
     by_size = sorted(groups, key=lambda name: (-len(groups[name]), name))
-    shown = sorted(by_size[:_MOST_SERIES])
     hidden = by_size[_MOST_SERIES:]
-    laws = {
-        name: law
-        for series in shown
-        for name, law in split_by_law(series, groups[series], scaling).items()
-    }
-    all_series = [_series(name, by_size, maximize, target) for name, by_size in laws.items()]
-    single = [
-        f"{scaling.label(s.counts[0])} {s.name}".rstrip() for s in all_series if len(s.counts) == 1
-    ]
-    remarks = (
-        [f"Measured for a single count, so not compared: {'; '.join(single)}."] if single else []
-    )
-    remarks += (
-        [f"Series not shown ({len(hidden)} of {len(groups)}): {text_of(hidden)}."] if hidden else []
-    )
-    counts = scaling.forecast_counts or [
-        2 * max(count.count for series in all_series for count in series.counts)
-    ]
+    laws: dict[str, Groups] = {}
+    for name in sorted(by_size[:_MOST_SERIES]):
+        laws |= split_by_law(name, groups[name], scaling)
+    all_series = [_series(name, group, maximize, target) for name, group in laws.items()]
+    remarks = _single(scaling, all_series)
+    if hidden:
+        remarks.append(f"Series not shown ({len(hidden)} of {len(groups)}): {text_of(hidden)}.")
+    largest = max(count.count for series in all_series for count in series.counts)
     return replace(
-        scaling, series=all_series, forecast_counts=counts, remarks=[*remarks, *scaling.remarks]
+        scaling,
+        series=all_series,
+        forecast_counts=scaling.forecast_counts or [2 * largest],
+        remarks=[*remarks, *scaling.remarks],
     )
 
 
-def split_by_law(
-    name: str, by_size: Mapping[tuple[int, int], list[Sample]], scaling: Scaling
-) -> dict[str, Groups]:
+def _single(scaling: Scaling, all_series: Iterable[Series]) -> list[str]:
+    """Return a sentence on the series of a single count, if there are any."""
+    single = [series for series in all_series if len(series.counts) == 1]
+    names = [f"{scaling.label(series.counts[0])} {series.name}".rstrip() for series in single]
+    return [f"Measured for a single count, so not compared: {'; '.join(names)}."] if names else []
+
+
+def _group(samples: Iterable[Sample]) -> dict[str, BySize]:
+    """Return the samples by series, and by count and nodes, the smallest first."""
+    groups: dict[str, BySize] = {}
+    for sample in sorted(samples, key=lambda sample: (sample.count, sample.nodes)):
+        by_size = groups.setdefault(sample.series, {})
+        by_size.setdefault((sample.count, sample.nodes), []).append(sample)
+    return groups
+
+
+def split_by_law(name: str, by_size: BySize, scaling: Scaling) -> dict[str, Groups]:
     """Return the samples by series: one, or if equal counts on one and on several nodes differ, one
     for each law.
 
     Within a node, time depends on the number of devices; across nodes with the same devices on
     each, on the network.
     """
-    epoch_s = {
-        size: statistics.median(chain(*(s.epoch_s for s in group)))
-        for size, group in by_size.items()
-    }
-    times_by_count: dict[int, list[float]] = {}
-    for (count, _), seconds in epoch_s.items():
-        times_by_count.setdefault(count, []).append(seconds)
-    if all(max(times) <= (1 + _SAME) * min(times) for times in times_by_count.values()):
-        return {name: [*by_size.values()]}
+    whole = {name: [*by_size.values()]}
+    if _follow_one_law(by_size):
+        return whole
     laws: dict[str, Groups] = {}
     for (count, nodes), group in by_size.items():
         per_node = count // nodes
@@ -165,7 +163,16 @@ def split_by_law(
             laws.setdefault(f"{name} within one node".strip(), []).append(group)
         if any(n > 1 and c // n == per_node for c, n in by_size):
             laws.setdefault(f"{name} across nodes of {per_node} {unit}".strip(), []).append(group)
-    return laws if any(len(groups) > 1 for groups in laws.values()) else {name: [*by_size.values()]}
+    return laws if any(len(groups) > 1 for groups in laws.values()) else whole
+
+
+def _follow_one_law(by_size: BySize) -> bool:
+    """Return whether equal counts take equal times, on one and on several nodes."""
+    times_by_count: dict[int, list[float]] = {}
+    for (count, _), group in by_size.items():
+        median_s = statistics.median(chain(*(sample.epoch_s for sample in group)))
+        times_by_count.setdefault(count, []).append(median_s)
+    return all(max(times) <= (1 + _SAME) * min(times) for times in times_by_count.values())
 
 
 def parse_size(point: Mapping[str, object]) -> Size | None:

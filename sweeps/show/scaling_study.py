@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import accumulate, chain
 
@@ -43,19 +43,26 @@ def measure_scaling(
     samples, remarks = _measure_all(study, sizes, on_gpus)
     if not samples:
         return None
-
-    names = _names([points[number] for number in samples], _excluded(study, on_gpus))
-    pairs = zip(names, samples.values(), strict=True)
-    named = [replace(sample, series=name) for name, sample in pairs]
+    named = _with_names(samples, points, _excluded(study, on_gpus))
     unit = _unit(sizes, on_gpus)
-    has_gpus = any(trial.attempts[-1].gpus for trial in study.rows if trial.number in samples)
-    device = "GPU" if has_gpus else SINGULAR[unit]
-    objective = study.objective[0]
-    scaling = Scaling(
-        study.name, unit, f"{device}-hours", objective, forecast_counts=counts, remarks=remarks
-    )
+    hours = _hours([trial for trial in study.rows if trial.number in samples], unit)
+    scaling = Scaling(study.name, unit, hours, study.objective[0])
+    scaling = replace(scaling, forecast_counts=counts, remarks=remarks)
     maximize = study.directions[0] == "maximize"
     return compare(scaling, named, maximize, _own_target(study) if target is None else target)
+
+
+def _with_names(
+    samples: Mapping[int, Sample], points: Mapping[int, Point], excluded: Set[str]
+) -> list[Sample]:
+    names = _names([points[number] for number in samples], excluded)
+    pairs = zip(names, samples.values(), strict=True)
+    return [replace(sample, series=name) for name, sample in pairs]
+
+
+def _hours(trials: Iterable[TrialRecord], unit: str) -> str:
+    has_gpus = any(trial.attempts[-1].gpus for trial in trials)
+    return f"{'GPU' if has_gpus else SINGULAR[unit]}-hours"
 
 
 def _sizes(points: Mapping[int, Point]) -> dict[int, Size]:
@@ -156,33 +163,43 @@ def _measure(trial: TrialRecord, size: Size, objective: str, on_gpus: bool) -> S
     count, nodes, _ = size
     folder = TrialFolder(trial.folder)
     lines = _epochs(folder)
-    firsts = _first_epochs(lines, _starts(folder))
+    firsts = _first_epochs(lines, folder)
     steady = [line.metrics for i, line in enumerate(lines) if i not in firsts]
     reported_s = [line.metrics[EPOCH_TIME] for line in lines]
-    usual_s = combine(metrics[EPOCH_TIME] for metrics in steady) or math.inf
-    epochs_s = [min(s, usual_s) if i in firsts else s for i, s in enumerate(reported_s)]
-    speeds = [metrics.get(SPEED, 0.0) for metrics in steady]
+    epochs_s = _without_tracing(reported_s, firsts)
     use_percent, watts = _mean_usage(folder, lines, on_gpus)
-    sample = Sample(
+    speed = Sample(
         count=count,
         nodes=nodes,
         devices=int(trial.attempts[-1].gpus) or count,
         epoch_s=[metrics[EPOCH_TIME] for metrics in steady],
-        images_s=combine(speed for speed in speeds if speed > 0),
+        images_s=combine(_positive(metrics.get(SPEED)) for metrics in steady),
         tracing_s=sum(reported_s) - sum(epochs_s),
         use_percent=use_percent,
         watts=watts,
     )
-    if trial.state is State.PRUNED:  # because it has valid speeds, but no final results
-        return sample
     values = [line.metrics.get(objective, math.nan) for line in lines]
+    return _with_results(speed, trial, epochs_s, values)
+
+
+def _with_results(
+    speed: Sample, trial: TrialRecord, epochs_s: Sequence[float], values: Sequence[float]
+) -> Sample:
+    if trial.state is State.PRUNED:  # because it has no final results
+        return speed
     return replace(
-        sample,
+        speed,
         course=_course(epochs_s, values, trial.objective[:1]),
         objective=trial.objective[0] if trial.objective else None,
         epochs_to_stable=_positive(trial.metrics.get(EPOCHS_TO_STABLE)),
         time_to_stable_s=_positive(trial.metrics.get(TIME_TO_STABLE)),
     )
+
+
+def _without_tracing(epochs_s: Sequence[float], firsts: Set[int]) -> list[float]:
+    """Return the durations of epochs, where the first ones take at most the usual time."""
+    usual_s = combine(s for i, s in enumerate(epochs_s) if i not in firsts) or math.inf
+    return [min(s, usual_s) if i in firsts else s for i, s in enumerate(epochs_s)]
 
 
 def _epochs(folder: TrialFolder) -> list[MetricsLine]:
@@ -194,20 +211,15 @@ def _epochs(folder: TrialFolder) -> list[MetricsLine]:
     return [line for line in lines if _positive(line.metrics.get(EPOCH_TIME))]
 
 
-def _starts(folder: TrialFolder) -> list[float]:
-    """Return when each attempt began."""
-    try:
-        times = [attempt.began() for attempt in folder.attempts()]
-    except OSError:
-        return []
-    return [time for time in times if time is not None]
-
-
-def _first_epochs(lines: Sequence[MetricsLine], starts: Sequence[float]) -> set[int]:
+def _first_epochs(lines: Sequence[MetricsLine], folder: TrialFolder) -> set[int]:
     """Return the positions of the first epoch of each attempt, which includes tracing."""
+    try:
+        starts = [attempt.began() for attempt in folder.attempts()]
+    except OSError:
+        return {0}
     firsts = {0}
     for start in starts:
-        after = (i for i, line in enumerate(lines) if line.time > start)
+        after = (i for i, line in enumerate(lines) if start is not None and line.time > start)
         firsts.add(next(after, 0))
     return firsts
 

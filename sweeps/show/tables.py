@@ -1,8 +1,9 @@
 """Paragraphs and tables of text, in Markdown and as HTML."""
 
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from sweeps.base.secrets import without_password
 
@@ -10,6 +11,7 @@ CSV = "trials.csv"
 HTML = "report.html"
 """The table of all trials, and the page, in the folder of their study."""
 Table = list[list[str]]  # rows of cells; the first is the header
+Row = TypeVar("Row")
 GAP = "\u2003\u200b"
 """End of a cell in Markdown, because MLflow shows cells without a gap (0.01 and 64 as 0.0164) and
 trims spaces."""
@@ -37,6 +39,22 @@ class Paragraph:
 
 
 Part = Paragraph | Table
+
+
+@dataclass(frozen=True)
+class Column(Generic[Row]):
+    """A column of a table: its title, and its cell in each row."""
+
+    title: str
+    cell: Callable[[Row], Any]
+
+
+def build(columns: Sequence[Column[Row]], rows: Iterable[Row]) -> list[list[Any]]:
+    """Return the titles, and the cells of each row."""
+    return [
+        [column.title for column in columns],
+        *([column.cell(row) for column in columns] for row in rows),
+    ]
 
 
 def as_markdown(table: Table, gap: str = GAP) -> str:

@@ -75,6 +75,11 @@ class _MetricsFile:
         self.curves = {}
         self.seconds = ([], [])
 
+    def close(self) -> None:
+        """Save memory. The metrics of a retry are read from the start."""
+        self.clear()
+        self.reader.offset = 0
+
     def thinned(self, most: int) -> Curves:
         """Return the curves with at most so many points."""
         return {name: _thin(curve, most) for name, curve in self.curves.items()}
@@ -116,16 +121,16 @@ class _Files:
         self.config = self.config or _read_config(trial.folder, study)
         process = facts.read(TrialFolder(trial.folder)).process
         self.process = {_PROCESS_LABELS[name]: fact for name, fact in process.items()}
-        for file in (self.metrics, self.system):
+        both = (self.metrics, self.system)
+        for file in both:
             if is_inside(trial.folder / file.reader.name, study):
                 file.read(objective, costs.pauses(trial))
         self.curves = self.metrics.thinned(_POINTS)
         self.usage = self.system.thinned(_SAMPLES)
         self.seconds = _thin(self.metrics.seconds, _POINTS)
         if trial.state.is_over:
-            for file in (self.metrics, self.system):
-                file.clear()  # to save memory; the metrics of a retry are read from the start
-                file.reader.offset = 0
+            for file in both:
+                file.close()
 
 
 class TrialFiles:
@@ -174,57 +179,64 @@ class TrialFiles:
 
     def hover(self, trial: TrialRecord) -> str:
         """Return the hover text of a trial in plotly's HTML."""
-        curves = self._files[trial.number].curves if trial.number in self._files else {}
-        returned = dict(zip(self._objective, trial.objective, strict=False))
-        parts = [f"{name} {value:.6g}" for name, value in returned.items()]
-        for name in self._objective:
-            if name not in returned and name in trial.metrics:
-                at = f" at step {curves[name][0][-1]}" if name in curves else ""
-                parts.append(f"{name} {trial.metrics[name]:.6g}, last value{at}")
+        parts = self._results(trial)
         if trial.error:
             parts.append(_masked(trial.error.strip().partition("\n")[0], 160))
         parts += [f"{name.lstrip('+')} = {text(value)}" for name, value in trial.params.items()]
-        state = str(trial.state).replace("_", " ")
         lines = (_wrapped(_masked(part, 200)) for part in parts[:14])
-        return "<br>".join([f"<b>trial {trial.number}</b> {state}", *lines])
+        return "<br>".join([f"<b>trial {trial.number}</b> {_state(trial)}", *lines])
+
+    def _results(self, trial: TrialRecord) -> list[str]:
+        """Return the objectives that the trial returned, and the last values of the others."""
+        returned = dict(zip(self._objective, trial.objective, strict=False))
+        results = [f"{name} {value:.6g}" for name, value in returned.items()]
+        curves = self._curves(trial.number)
+        for name in self._objective:
+            if name not in returned and name in trial.metrics:
+                at = f" at step {curves[name][0][-1]}" if name in curves else ""
+                results.append(f"{name} {trial.metrics[name]:.6g}, last value{at}")
+        return results
 
     def as_data(self, findings: Findings) -> dict[str, Any]:
         """Return the data for the page's script. Configurations share `lines`, which has each line
         once."""
         rows = shown_of(findings)
-        lines = dict[str, int]()
+        configured = _configured(findings, rows)
         log_size = max(300, min(_LOG, _LOGS // max(1, len(rows))))
-        points = sum(
-            len(steps) for files in self._files.values() for steps, _ in files.curves.values()
-        )
-        every = math.ceil(points / _NUMBERS)
-        configured = {
-            trial.number for trial in [*findings.top[: _CONFIGS // 2], *rows[-_CONFIGS // 2 :]]
-        }
+        every = self._thinning()
+        lines = dict[str, int]()
         trials = {}
         for trial in rows:
             files = self._files.get(trial.number) or _files_of(trial)
+            data = self._trial_as_data(trial, findings.study, every)
+            data["log"] = "\n".join(files.log)[-log_size:] if self._shows_logs else ""
             config = files.config if trial.number in configured else []
-            trials[trial.number] = {
-                "state": str(trial.state).replace("_", " "),
-                "facts": _facts(trial, findings.study) | files.process,
-                "params": {
-                    name: _masked(text(value), _LINE) for name, value in trial.params.items()
-                },
-                "metrics": {
-                    name: text(trial.metrics[name]) for name in _few(trial.metrics, self._objective)
-                },
-                "curves": (
-                    {name: _every(curve, every) for name, curve in files.curves.items()}
-                    | (files.usage if trial.number in configured else {})
-                ),
-                "seconds": _every(files.seconds, every),
-                "error": _masked(trial.error, _LOG),
-                "log": "\n".join(files.log)[-log_size:] if self._shows_logs else "",
-                "config": [lines.setdefault(line, len(lines)) for line in config],
-                "hover": self.hover(trial),
-            }
+            data["config"] = [lines.setdefault(line, len(lines)) for line in config]
+            if trial.number in configured:
+                data["curves"] |= files.usage
+            trials[trial.number] = data
         return {"trials": trials, "lines": [*lines], "scales": self._scales(every)}
+
+    def _thinning(self) -> int:
+        """Return how many points of a curve to replace by one."""
+        curves = chain.from_iterable(files.curves.values() for files in self._files.values())
+        return math.ceil(sum(len(steps) for steps, _ in curves) / _NUMBERS)
+
+    def _trial_as_data(
+        self, trial: TrialRecord, study: StudySnapshot, every: int
+    ) -> dict[str, Any]:
+        files = self._files.get(trial.number) or _files_of(trial)
+        shown = _few(trial.metrics, self._objective)
+        return {
+            "state": _state(trial),
+            "facts": _facts(trial, study) | files.process,
+            "params": {name: _masked(text(value), _LINE) for name, value in trial.params.items()},
+            "metrics": {name: text(trial.metrics[name]) for name in shown},
+            "curves": {name: _every(curve, every) for name, curve in files.curves.items()},
+            "seconds": _every(files.seconds, every),
+            "error": _masked(trial.error, _LOG),
+            "hover": self.hover(trial),
+        }
 
     def _scales(self, every: int) -> dict[str, Any]:
         """Return the scale of each metric, and of each `accuracy, val_accuracy`, over every
@@ -232,22 +244,17 @@ class TrialFiles:
         values = dict[str, list[float]]()
         for files in self._files.values():
             for name, curve in files.curves.items():
-                values.setdefault(name, []).extend(
-                    value for value in _every(curve, every)[1] if value is not None
-                )
+                finite = [value for value in _every(curve, every)[1] if value is not None]
+                values.setdefault(name, []).extend(finite)
         choices = {name: [name] for name in values}
-        choices |= {
-            f"{name}, val_{name}": [name, f"val_{name}"]
-            for name in values
-            if f"val_{name}" in values
-        }
-        return {
-            choice: {
-                "metrics": metrics,
-                **scale_of(chain(*(values[name] for name in metrics))).data,
-            }
-            for choice, metrics in choices.items()
-        }
+        for name in values:
+            if f"val_{name}" in values:
+                choices[f"{name}, val_{name}"] = [name, f"val_{name}"]
+        scales = {}
+        for choice, metrics in choices.items():
+            scale = scale_of(chain(*(values[name] for name in metrics)))
+            scales[choice] = {"metrics": metrics, **scale.data}
+        return scales
 
     def log_end(self, trial: TrialRecord) -> list[str]:
         return self._read(trial).log if self._shows_logs else []
@@ -260,9 +267,11 @@ class TrialFiles:
         files.read(trial, self._objective, self._study or trial.folder.parent)
         return files
 
+    def _curves(self, number: int) -> Curves:
+        return self._files[number].curves if number in self._files else {}
+
     def _last(self, number: int) -> dict[str, float]:
-        curves = self._files[number].curves if number in self._files else {}
-        last = {name: values[-1] for name, (_, values) in curves.items()}
+        last = {name: values[-1] for name, (_, values) in self._curves(number).items()}
         return {name: value for name, value in last.items() if value is not None}
 
 
@@ -277,11 +286,21 @@ def shown_of(findings: Findings) -> list[TrialRecord]:
     return [trial for trial in rows if trial.number in best.union(newest)]
 
 
+def _configured(findings: Findings, rows: Sequence[TrialRecord]) -> set[int]:
+    """Return the numbers of the best and the newest trials."""
+    best = findings.top[: _CONFIGS // 2]
+    return {trial.number for trial in [*best, *rows[-_CONFIGS // 2 :]]}
+
+
 def _files_of(trial: TrialRecord) -> _Files:
     metrics, system = (
         MetricsReader(TrialFolder(trial.folder), name) for name in (METRICS, SYSTEM_METRICS)
     )
     return _Files(_MetricsFile(metrics), _MetricsFile(system, by_time=True))
+
+
+def _state(trial: TrialRecord) -> str:
+    return str(trial.state).replace("_", " ")
 
 
 def _facts(trial: TrialRecord, study: StudySnapshot) -> dict[str, str]:

@@ -3,7 +3,7 @@ labels."""
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -86,43 +86,35 @@ class Axis:
         steps."""
         # because samplers use more digits
         are_typed = all(float(f"{number:.5g}") == number for number in self.numbers)
-        if (
-            are_typed
-            and len(self.numbers) <= MOST_TICKS
-            and {self.low, self.high} <= {*self.numbers}
-        ):
+        are_few = len(self.numbers) <= MOST_TICKS
+        if are_typed and are_few and {self.low, self.high} <= {*self.numbers}:
             return [*self.numbers]
         if self.log:
-            first = math.ceil(math.log10(self.low))
-            last = math.floor(math.log10(self.high))
-            powers = [
-                10.0**power
-                for power in range(first, last + 1, math.ceil((last - first + 1) / MOST_TICKS) or 1)
-            ]
-            gap = max(0.3, math.log10(self.high / self.low) / 20)  # decades between two labels
-            powers = [
-                power
-                for power in powers
-                if self.floor is None or math.log10(power / self.floor) > gap
-            ]
-            ends = [
-                end
-                for end in (self.low, self.high)
-                if all(abs(math.log10(end / power)) > gap for power in powers)
-            ]
-            return sorted({*powers, *ends})
-        if self.high - self.low < _SMALLEST:
+            return self._powers()
+        width = self.high - self.low
+        if width < _SMALLEST:
             return [self.low]
-        size = 10.0 ** math.floor(math.log10((self.high - self.low) / 4))
-        step = next(
-            size * times for times in (1, 2, 5, 10) if (self.high - self.low) / (size * times) <= 6
-        )
-        return [
-            i * step
-            for i in range(
-                math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9) + 1
-            )
+        size = 10.0 ** math.floor(math.log10(width / 4))
+        step = next(size * times for times in (1, 2, 5, 10) if width / (size * times) <= 6)
+        first = math.ceil(self.low / step - 1e-9)
+        last = math.floor(self.high / step + 1e-9)
+        return [i * step for i in range(first, last + 1)]
+
+    def _powers(self) -> list[float]:
+        """Return powers of ten, and the ends that are not close to one."""
+        first = math.ceil(math.log10(self.low))
+        last = math.floor(math.log10(self.high))
+        step = math.ceil((last - first + 1) / MOST_TICKS) or 1
+        gap = max(0.3, math.log10(self.high / self.low) / 20)  # decades between two labels
+        powers = [10.0**power for power in range(first, last + 1, step)]
+        if self.floor is not None:
+            powers = [power for power in powers if math.log10(power / self.floor) > gap]
+        ends = [
+            end
+            for end in (self.low, self.high)
+            if all(abs(math.log10(end / power)) > gap for power in powers)
         ]
+        return sorted({*powers, *ends})
 
     def _scale(self, number: float) -> float:
         return math.log10(number) if self.log else number
@@ -149,17 +141,23 @@ def _axis(name: str, values: Sequence[Value], space: Mapping[str, str]) -> Axis 
     has_none = len(present) < len(values)
     if not all(map(is_number, present)):
         categories = sorted({_category(value) for value in present})
-        return Axis(
-            name, sorted(categories, key=partial(_place_in, ",".join(domains))), has_none=has_none
-        )
+        categories.sort(key=partial(_place_in, ",".join(domains)))
+        return Axis(name, categories, has_none=has_none)
     numbers = tuple(sorted({float(value) for value in present}))
+    low, high, log = _range(numbers, domains)
+    return Axis(name, [], low, high, log, has_none, numbers)
+
+
+def _range(numbers: Sequence[float], domains: Iterable[str]) -> tuple[float, float, bool]:
+    """Return the ends of an axis, and whether it is logarithmic."""
     intervals = [match for domain in domains if (match := _INTERVAL.fullmatch(domain))]
     low = min([numbers[0], *(float(interval[2]) for interval in intervals)])
     high = max([numbers[-1], *(float(interval[3]) for interval in intervals)])
-    log = low > 0 and (
-        bool(intervals[-1][1]) if intervals else high / low >= 20 or _are_multiples(numbers)
-    )
-    return Axis(name, [], low, high, log, has_none, numbers)
+    if low <= 0:
+        return low, high, False
+    if intervals:
+        return low, high, bool(intervals[-1][1])
+    return low, high, high / low >= 20 or _are_multiples(numbers)
 
 
 def _category(value: Value) -> str:

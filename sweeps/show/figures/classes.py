@@ -7,8 +7,7 @@ from typing import Any
 
 from sweeps.base.wording import counted, short
 from sweeps.show.figures import drawing
-from sweeps.show.figures.axes import MOST_TICKS
-from sweeps.show.figures.drawing import Figure
+from sweeps.show.figures.drawing import Figure, Trace
 from sweeps.show.figures.figure_data import FigureData
 from sweeps.show.tables import Table
 from sweeps.trial.confusion import Confusion
@@ -75,31 +74,34 @@ def confusion_matrix(source: FigureData) -> Figure | None:
     if not (best := source.findings.saved_model):
         return None
     trial, confusion = best
-    names = [drawing.escape(short(name)) for name in confusion.classes]
-    if len(set(names)) < len(names):  # because plotly would merge equal categories
-        names = [f"{i} {name}" for i, name in enumerate(names)]
-    rows = [(row, max(1, sum(row))) for row in confusion.matrix]
-    cells = {
-        "type": "heatmap",
-        "x": names,
-        "y": names[::-1],  # because the first true class is at the top
-        "z": [[count / total for count in row] for row, total in rows[::-1]],
-        "text": [[str(count) for count in row] for row, _ in rows[::-1]],
-        "coloraxis": "coloraxis",
-        "hovertemplate": (
-            "true %{y}, predicted %{x}: %{text} examples, %{z:.1%} of %{y}<extra></extra>"
-        ),
-        **({"texttemplate": "%{text}"} if len(names) <= MOST_TICKS else {}),
-    }
     bar = {"title": {"text": "fraction of<br>the true class"}, "thickness": 12, "outlinewidth": 0}
     scale = {"colorscale": "--counts", "reversescale": False, "cmin": 0, "cmax": 1, "colorbar": bar}
     axis = {"type": "category", "showgrid": False}
     examples = f"{confusion.subset} set of {counted(sum(map(sum, confusion.matrix)), 'example')}"
-    note = (
-        f"The saved model of trial {trial.number}, {examples}: counts by true and predicted class."
+    return drawing.make_figure(
+        [_cells(confusion)],
+        height=460,
+        note=(
+            f"The saved model of trial {trial.number}, {examples}: counts by true and predicted"
+            " class."
+        ),
+        coloraxis=scale,
+        xaxis={**axis, "title": {"text": "predicted"}},
+        yaxis={**axis, "title": {"text": "true"}},
     )
-    axes = {
-        "xaxis": {**axis, "title": {"text": "predicted"}},
-        "yaxis": {**axis, "title": {"text": "true"}},
-    }
-    return drawing.make_figure([cells], 460, note, coloraxis=scale, **axes)
+
+
+def _cells(confusion: Confusion) -> Trace:
+    names = [drawing.escape(short(name)) for name in confusion.classes]
+    if len(set(names)) < len(names):  # because plotly would merge equal categories
+        names = [f"{i} {name}" for i, name in enumerate(names)]
+    rows = confusion.matrix[::-1]  # because the first true class is at the top
+    return drawing.heat_map(
+        names,
+        names[::-1],
+        z=[[count / max(1, sum(row)) for count in row] for row in rows],
+        text=[[str(count) for count in row] for row in rows],
+        hovertemplate=(
+            "true %{y}, predicted %{x}: %{text} examples, %{z:.1%} of %{y}<extra></extra>"
+        ),
+    )

@@ -189,27 +189,27 @@ class _Panel:
         own_lines: dict[int, dict[str, Any]] = {}
         if len(trials) <= _MOST_IN_LEGEND:
             own_lines = {trial.number: drawing.series_line(i) for i, trial in enumerate(trials)}
+        lines, ends = self._traces(trials, own_lines)
+        if max((len(line["x"]) for line in lines), default=0) < 2:
+            return None
+        note = f"{note} {self.scale.note}".strip()
+        layout = self._layout(lines, note, bool(own_lines))
+        return drawing.make_figure([*lines, *ends], 380 + 20 * len(own_lines), note, **layout)
 
+    def _traces(
+        self, trials: Sequence[TrialRecord], own_lines: Mapping[int, dict[str, Any]]
+    ) -> tuple[list[Trace], list[Trace]]:
+        """Return the line of each trial and metric, and the marks at their ends."""
         lines: list[Trace] = []
         ends: list[Trace] = []
         for i, metric in enumerate(self.metrics):
             reporting = [trial for trial in trials if _metrics_of(self.source, trial, [metric])]
             for kind, group in self._by_kind(reporting).items():
                 curves = [self._curve(trial, metric) for trial in group]
-                for trial, curve in zip(group, curves, strict=True):
-                    style = own_lines.get(trial.number) or drawing.line_style(
-                        self.source, kind, trial
-                    )
-                    lines.append(self._line(trial, kind, curve, style, i, bool(own_lines)))
+                pairs = zip(group, curves, strict=True)
+                lines += [self._line(trial, kind, curve, own_lines, i) for trial, curve in pairs]
                 ends.append(self._ends(kind, group, curves, own_lines))
-        if max((len(line["x"]) for line in lines), default=0) < 2:
-            return None
-
-        height = 380 + 20 * len(own_lines)
-        note = f"{note} {self.scale.note}".strip()
-        return drawing.make_figure(
-            [*lines, *ends], height, note, **self._layout(lines, note, bool(own_lines))
-        )
+        return lines, ends
 
     def _by_kind(self, trials: Sequence[TrialRecord]) -> dict[str, Sequence[TrialRecord]]:
         """Return the trials by their kind, the best completed one last, so that it is drawn over
@@ -241,20 +241,19 @@ class _Panel:
         trial: TrialRecord,
         kind: str,
         curve: Curve,
-        style: dict[str, Any],
+        own_lines: Mapping[int, dict[str, Any]],
         i: int,
-        has_name: bool,
     ) -> Trace:
         """Return the line of the trial's i-th metric."""
-        line = {**style, "dash": _DASHES[i % len(_DASHES)]} if len(self.metrics) > 1 else style
+        line = own_lines.get(trial.number) or drawing.line_style(self.source, kind, trial)
+        if len(self.metrics) > 1:
+            line = {**line, "dash": _DASHES[i % len(_DASHES)]}
         trace = drawing.scatter("lines", *curve, line=line, meta=trial.number)
-        trace |= {
-            "opacity": 1 if kind in ("completed", "running") else 0.7,
-            "hovertemplate": _HOVER,
-        }
-        if has_name and i == 0:
+        trace["opacity"] = 1 if kind in ("completed", "running") else 0.7
+        trace["hovertemplate"] = _HOVER
+        if own_lines and i == 0:
             trace["name"] = drawing.escape(short(without_password(trial.short_name), 46))
-        elif has_name:
+        elif own_lines:
             trace["showlegend"] = False
         return trace
 
@@ -278,14 +277,10 @@ class _Panel:
     def _layout(self, lines: Sequence[Trace], note: str, has_legend: bool) -> dict[str, Any]:
         ends = [x for line in lines for x in line["x"][:1] + line["x"][-1:]]
         xaxis = drawing.count_axis(STEP, ends) if self.by == STEP else {"title": {"text": self.by}}
-        layout: dict[str, Any] = {"xaxis": xaxis, **self.source.color_layout()}
-        title = " ".join(
-            [short(self.metrics[0], 40), *(f"({dash}: {name})" for dash, name in self._others())]
-        )
-        layout["yaxis"] = {"title": {"text": title}, **self.scale.ticks, **self.limits}
-        layout["meta"] = {
-            "curves": {"note": note, "dashed": len(self.metrics) > 1}
-        }  # because the page lets the reader choose the metric
+        yaxis = {"title": {"text": self._title()}, **self.scale.ticks, **self.limits}
+        # because the page lets the reader choose the metric
+        meta = {"curves": {"note": note, "dashed": len(self.metrics) > 1}}
+        layout = {"xaxis": xaxis, **self.source.color_layout(), "yaxis": yaxis, "meta": meta}
         if self.facet:
             layout["title"] = {"text": drawing.escape(self.facet)}
         if has_legend:
@@ -294,12 +289,13 @@ class _Panel:
             layout |= {"showlegend": True, "legend": below}
         return layout
 
-    def _others(self) -> list[tuple[str, str]]:
-        """Return the dash and the name of each metric but the first."""
+    def _title(self) -> str:
+        """Return the first metric, and each other one with the name of its dash."""
         names = {"solid": "solid", "dot": "dotted", "dashdot": "dash-dotted", "dash": "dashed"}
-        return [
-            (names[_DASHES[i % len(_DASHES)]], name) for i, name in enumerate(self.metrics) if i
-        ]
+        first, *others = self.metrics
+        dashes = [names[_DASHES[i % len(_DASHES)]] for i in range(1, len(self.metrics))]
+        pairs = zip(dashes, others, strict=True)
+        return " ".join([short(first, 40), *(f"({dash}: {name})" for dash, name in pairs)])
 
 
 def interpolate(curve: Curve, step: float) -> float | None:

@@ -7,7 +7,7 @@ because a driver writes its page while trials run. Colours are names of `theme`.
 
 import html
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -69,18 +69,34 @@ def make_figure(
         "hovermode": "closest",
         "showlegend": False,
         "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"},
-        "xaxis": axis | ({"anchor": "y2"} if "yaxis2" in layout else {}),
+        "xaxis": axis,
         "yaxis": axis,
-        **({"yaxis2": axis} if "yaxis2" in layout else {}),
     }
+    if "yaxis2" in layout:
+        base |= {"xaxis": {**axis, "anchor": "y2"}, "yaxis2": axis}
     for name, value in layout.items():
         base[name] = {**base[name], **value} if isinstance(base.get(name), dict) else value
     return {"data": [*data], "layout": base, "note": note}
 
 
+def colored(figure: Figure) -> Figure:
+    """Return the figure in light colours, in place of their names."""
+    content = {key: figure[key] for key in ("data", "layout")}
+    drawn: Figure = theme.apply_colors(content, theme.colors(dark=False))
+    return drawn
+
+
 def scatter(mode: str, x: Iterable[Any], y: Iterable[Any], **more: Any) -> Trace:
     """Return a trace of points, lines or both."""
     return {"type": "scatter", "mode": mode, "x": [*x], "y": [*y], **more}
+
+
+def heat_map(x: Sequence[str], y: Sequence[str], **more: Any) -> Trace:
+    """Return the cells of a grid, with their texts if there are few."""
+    cells = {"type": "heatmap", "x": x, "y": y, "coloraxis": "coloraxis", **more}
+    if max(len(x), len(y)) <= axes.MOST_TICKS:
+        cells["texttemplate"] = "%{text}"
+    return cells
 
 
 def series_line(number: int) -> dict[str, Any]:
@@ -98,20 +114,17 @@ def line_style(source: FigureData, kind: str, trial: TrialRecord) -> dict[str, A
 
 
 def mark_all(
-    source: FigureData,
-    trials: Sequence[TrialRecord],
-    x_of: Callable[[TrialRecord], Any],
-    **marker: Any,
+    source: FigureData, trials: Sequence[TrialRecord], x: Mapping[int, Any], **marker: Any
 ) -> list[Trace]:
-    """Return the marks of trials at their first objective; trials without a value are in the strip
-    below."""
+    """Return the marks of trials at their first objective, over `x` by number; trials without a
+    value are in the strip below."""
     data = []
     for kind, group in source.group_by_kind(trials).items():
         for has_value in (True, False):
             subset = [trial for trial in group if (source.value(trial) is not None) == has_value]
             if subset:
                 y = [source.clip(source.value(trial)) if has_value else 0 for trial in subset]
-                trace = make_marks(source, kind, [x_of(trial) for trial in subset], y, subset)
+                trace = make_marks(source, kind, [x[trial.number] for trial in subset], y, subset)
                 trace["marker"] |= marker
                 data.append(trace | {"yaxis": "y" if has_value else "y2"})
     return data
@@ -147,17 +160,12 @@ def value_axes(source: FigureData, trials: Sequence[TrialRecord]) -> dict[str, A
         "fixedrange": True,
         "showgrid": False,
         "anchor": "x",
-    }
-    strip |= {
         "tickvals": [0],
         "ticktext": ["no value"],
         "tickfont": {"size": 10, "color": "--muted"},
     }
-    return {
-        "yaxis": {**yaxis, "domain": [_STRIP + 0.05, 1]},
-        "yaxis2": strip,
-        **source.color_layout(),
-    }
+    yaxis["domain"] = [_STRIP + 0.05, 1]
+    return {"yaxis": yaxis, "yaxis2": strip, **source.color_layout()}
 
 
 def count_axis(title: str, numbers: Sequence[float]) -> dict[str, Any]:
@@ -174,22 +182,17 @@ def parameter_axis(axis: Axis) -> dict[str, Any]:
     """Return the axis of a parameter's values."""
     title = {"title": {"text": axis_title(axis)}}
     if axis.categories:
-        labels = [escape(label) for label in [*axis.categories, *[axes.NONE] * axis.has_none]]
-        return {
-            **title,
-            "type": "category",
-            "categoryorder": "array",
-            "categoryarray": labels,
-            **_shorten(labels),
-        }
+        labels = [*map(escape, axis.categories), *([escape(axes.NONE)] if axis.has_none else [])]
+        order = {"categoryorder": "array", "categoryarray": labels}
+        return {**title, "type": "category", **order, **_shorten(labels)}
     numbers = axis.round_numbers()
-    ticks = {"tickvals": numbers, "ticktext": [*map(axis.number_label, numbers)]}
+    settings = {**title, "tickvals": numbers, "ticktext": [*map(axis.number_label, numbers)]}
     ends = [axis.number_at(position) for position in (-0.04, 1.04)]
     if ends[0] == ends[1]:
-        return {**title, **ticks}
+        return settings
     if axis.log:
-        return {**title, **_LOG, "range": [math.log10(end) for end in ends], **ticks}
-    return {**title, "range": ends, **ticks}
+        return {**settings, **_LOG, "range": [math.log10(end) for end in ends]}
+    return {**settings, "range": ends}
 
 
 def axis_title(axis: Axis, most: int = 40) -> str:

@@ -70,8 +70,10 @@ class FigureData:
 
     def clip(self, value: float | None) -> float | None:
         """Return where a value of the first objective is drawn: an outlier is drawn at the edge."""
-        if value is None or self.scale.log:
-            return None if value is None else self.scale.place(value)
+        if value is None:
+            return None
+        if self.scale.log:
+            return self.scale.place(value)
         if self.edge is None:
             return value
         return max(value, self.edge) if self.maximize else min(value, self.edge)
@@ -122,9 +124,8 @@ class FigureData:
         """
         if not self._best_first:
             return None
-        best, worst, ninth = map(
-            self.scale.color, (self._best_first[0], self._best_first[-1], self._ninth_decile)
-        )
+        numbers = (self._best_first[0], self._best_first[-1], self._ninth_decile)
+        best, worst, ninth = map(self.scale.color, numbers)
         return (best, ninth) if abs(worst - best) > 5 * abs(ninth - best) > 0 else (best, worst)
 
     @cached_property
@@ -157,7 +158,9 @@ class FigureData:
         """Return a number that orders trials by value, lowest for the best; infinity without a
         value."""
         value = self.value(trial)
-        return math.inf if value is None else -value if self.maximize else value
+        if value is None:
+            return math.inf
+        return -value if self.maximize else value
 
     def level(self, trial: TrialRecord) -> int:
         """Return the level of the trial's value on the colour scale, 0 for the best; the middle if
@@ -173,27 +176,26 @@ class FigureData:
         `bar`."""
         if self.color_range is None:
             return {}
-        title = {
+        low, high = sorted(self.color_range)
+        colorbar = {
             "title": {"text": f"{short(self.study.objective[0])}<br>\u00a0"},
             "thickness": 12,
             "outlinewidth": 0,
         }
+        if self.scale.log:
+            step = max(1, math.ceil((high - low) / 8))
+            powers = range(math.floor(low), math.ceil(high) + 1, step)
+            colorbar["tickvals"] = [*powers]
+            colorbar["ticktext"] = [f"10<sup>{power}</sup>" for power in powers]
         scale = {
             "colorscale": "--scale",
             "reversescale": self.maximize,
-            "colorbar": title,
+            "colorbar": colorbar,
             "showscale": bar,
         }
-        low, high = sorted(self.color_range)
-        if self.scale.log:
-            powers = range(
-                math.floor(low), math.ceil(high) + 1, max(1, math.ceil((high - low) / 8))
-            )
-            title |= {
-                "tickvals": [*powers],
-                "ticktext": [f"10<sup>{power}</sup>" for power in powers],
-            }
-        return {"coloraxis": scale | ({"cmin": low, "cmax": high} if low < high else {})}
+        if low < high:
+            scale |= {"cmin": low, "cmax": high}
+        return {"coloraxis": scale}
 
 
 def kind_of(trial: TrialRecord) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.analysis import costs
 from sweeps.base.wording import short
-from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.record.study import StudySnapshot
 from sweeps.show.figures import drawing
 from sweeps.show.figures.classes import CLASSES, confusion_matrix
 from sweeps.show.figures.curves import CURVES, EVERY_TRIAL, Choice, learning_curves
@@ -18,7 +18,7 @@ from sweeps.show.figures.parallel import parallel_coordinates
 from sweeps.show.figures.resources import resources
 from sweeps.show.figures.timeline import timeline
 from sweeps.show.findings import Findings
-from sweeps.show.page import scaling_page, theme
+from sweeps.show.page import scaling_page
 from sweeps.show.scales import scale_of
 from sweeps.show.trials import TrialFiles
 
@@ -34,29 +34,30 @@ def build_plotly_figures(study: StudySnapshot) -> "dict[str, PlotlyFigure]":
     """Return the study's figures by title, in light colours, for notebooks."""
     from plotly import graph_objects as go
 
+    findings = Findings(study)
     files = TrialFiles(study.objective)
-    palette = theme.colors(dark=False)
-    by_number = {trial.number: trial for trial in study.rows}
-    files.look(Findings(study))
+    files.look(findings)
+    hovers = {trial.number: files.hover(trial) for trial in study.rows}
+    source = FigureData(findings, files.curves(), files.usage())
     plots = {}
-    source = FigureData(Findings(study), files.curves(), files.usage())
     for section, figures in build_figures(source).items():
         for name, figure in figures.items():
-            plot = go.Figure(
-                theme.apply_colors({key: figure[key] for key in ("data", "layout")}, palette)
-            )
+            plot = go.Figure(drawing.colored(figure))
             for trace in plot.data:
-                numbers = trace.customdata if trace.customdata is not None else [trace.meta]
-                if trace.hovertemplate and "%{text}" in trace.hovertemplate and trace.text is None:
-                    texts = [
-                        files.hover(by_number[number]) if number in by_number else ""
-                        for number in numbers
-                    ]
-                    trace.text = texts[0] if trace.customdata is None else texts
-            plots[f"{section}: {name}" if name else section] = plot.update_layout(
-                template="plotly_white"
-            )
+                _add_texts(trace, hovers)
+            plot.update_layout(template="plotly_white")
+            plots[f"{section}: {name}" if name else section] = plot
     return plots
+
+
+def _add_texts(trace: Any, hovers: Mapping[int, str]) -> None:
+    """Add the hover texts of trials, as page.js does."""
+    if "%{text}" not in (trace.hovertemplate or "") or trace.text is not None:
+        return
+    if trace.customdata is None:
+        trace.text = hovers.get(trace.meta, "")
+    else:
+        trace.text = [hovers.get(number, "") for number in trace.customdata]
 
 
 def build_figures(source: FigureData, choice: Choice = EVERY_TRIAL) -> dict[str, Figures]:
@@ -89,7 +90,7 @@ def history(source: FigureData) -> Figure | None:
     if source.completed and not source.findings.ranking.configurations:
         note = f"Line: best so far. {note}".strip()
         data.append(_best_so_far(source, trials[-1].number))
-    data += drawing.mark_all(source, trials, lambda trial: trial.number)
+    data += drawing.mark_all(source, trials, {trial.number: trial.number for trial in trials})
     xaxis = drawing.count_axis("trial", [trial.number for trial in trials])
     axes = {"xaxis": xaxis, **drawing.value_axes(source, trials)}
     return drawing.make_figure(data, 380, source.add_edge_note(note), **axes)
@@ -115,7 +116,7 @@ def cost(source: FigureData) -> Figure | None:
         return None
     xaxis = {"title": {"text": "training (s)"}}
     xaxis |= scale_of(training_s[trial.number] for trial in trials).ticks
-    data = drawing.mark_all(source, trials, lambda trial: training_s[trial.number])
+    data = drawing.mark_all(source, trials, training_s)
     axes = {"xaxis": xaxis, **drawing.value_axes(source, trials)}
     return drawing.make_figure(data, 320, source.add_edge_note(note), **axes)
 
@@ -133,16 +134,12 @@ def importance(source: FigureData) -> Figure | None:
         "x": [*shares.values()],
         "y": labels,
         "marker": {"color": "--done"},
-    }
-    bars |= {
         "texttemplate": "%{x:.0%}",
         "textposition": "auto",
         "hovertemplate": "%{y}: %{x:.1%}<extra></extra>",
     }
-    title = (
-        f"share of the variance of {short(source.study.objective[0], 40)} over"
-        f" {len(source.completed)} trials"
-    )
+    objective = short(source.study.objective[0], 40)
+    title = f"share of the variance of {objective} over {len(source.completed)} trials"
     xaxis = {"tickformat": ".0%", "title": {"text": title}, "rangemode": "tozero"}
     yaxis = {"showgrid": False, "type": "category"}
     return drawing.make_figure([bars], 110 + 34 * len(shares), xaxis=xaxis, yaxis=yaxis)
@@ -153,26 +150,20 @@ def slices(source: FigureData) -> Figures:
     shares = source.study.importance
     ordered = sorted(source.axes, key=lambda axis: -shares.get(axis.name, 0.0))[:_MOST_SLICES]
     selected, note = source.select(drawing.MOST_LINES)
+    note = source.add_edge_note(note)
     figures: Figures = {}
     for axis in ordered if source.has_values(selected) else ():
-        x = {
-            trial.number: drawing.axis_value(axis, trial.params.get(axis.name))
-            for trial in selected
-        }
-        trials = [
-            trial
-            for trial in selected
-            if axis.categories or trial.params.get(axis.name) is not None
-        ]
+        values = {trial.number: trial.params.get(axis.name) for trial in selected}
+        trials = [t for t in selected if axis.categories or values[t.number] is not None]
         if trials:
-            data = drawing.mark_all(source, trials, partial(_value_at, x), size=7)
-            layout = {
-                "xaxis": drawing.parameter_axis(axis),
-                "margin": {"l": 48, "r": 10, "t": 30, "b": 40},
-            }
-            layout |= drawing.value_axes(source, trials)
+            x = {number: drawing.axis_value(axis, value) for number, value in values.items()}
             figures[axis.name] = drawing.make_figure(
-                data, 280, source.add_edge_note(note), **layout
+                drawing.mark_all(source, trials, x, size=7),
+                280,
+                note,
+                xaxis=drawing.parameter_axis(axis),
+                margin={"l": 48, "r": 10, "t": 30, "b": 40},
+                **drawing.value_axes(source, trials),
             )
     return figures
 
@@ -200,8 +191,3 @@ _FIGURES: dict[str, _Drawer] = {
     "Slices": slices,
     SCALING: scaling,
 }
-
-
-def _value_at(values: Mapping[int, Any], trial: TrialRecord) -> Any:
-    """Return a trial's value, by the number of the trial."""
-    return values[trial.number]

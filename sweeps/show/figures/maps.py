@@ -2,20 +2,22 @@
 hypervolume."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from sweeps.analysis.pareto_front import reference
 from sweeps.base.wording import short
-from sweeps.record.study import TrialRecord
-from sweeps.show.figures import axes, drawing
+from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.show.figures import drawing
 from sweeps.show.figures.axes import Axis
 from sweeps.show.figures.drawing import Figure, Trace
-from sweeps.show.figures.figure_data import FigureData, value_of
-from sweeps.show.scales import scale_of
+from sweeps.show.figures.figure_data import FigureData, kind_of, value_of
+from sweeps.show.scales import Scale, scale_of
 from sweeps.trial.job import Point
 
 _FEWEST = 6  # trials needed for contours
+_SIDE = 30  # points of contours along an axis
 
 
 def heat_map(source: FigureData) -> Figure | None:
@@ -26,38 +28,60 @@ def heat_map(source: FigureData) -> Figure | None:
     pair = _pair(source)
     if len(pair) != 2 or not source.completed:
         return None
-    across, up = pair
-    selected, _ = source.select(drawing.MOST_POINTS)
-    trials = [
-        trial for trial in selected if all(trial.params.get(axis.name) is not None for axis in pair)
-    ]
-    numbers = {trial.number for trial in trials}
-    done = [
-        t for t in source.findings.top[::-1] if t.number in numbers and source.value(t) is not None
-    ]
+    trials = _with_both(source, pair)
+    done = _completed(source, trials)
     if not done:
         return None
+    across, up = pair
     # seeds share a point
     points = {(trial.params[across.name], trial.params[up.name]) for trial in done}
-    is_grid = len(across.labels) * len(up.labels) <= 2 * len(points)
-    if not is_grid and (across.categories or up.categories):
+    if len(across.labels) * len(up.labels) <= 2 * len(points):
+        others = [trial for trial in trials if kind_of(trial) != "completed"]
+        data = [_cells(source, done, across, up), *_marks(source, others, pair, has_cells=True)]
+        return _over_pair(source, data, pair, drawing.cell_axis)
+    if across.categories or up.categories:
         return None
-    data = [_cells(source, done, across, up)] if is_grid else _contours(source, done, across, up)
+    data = [*_contours(source, done, across, up), *_marks(source, trials, pair)]
+    return _over_pair(source, data, pair, drawing.parameter_axis)
+
+
+def _completed(source: FigureData, trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Return which of the trials have a final value, the best one last."""
+    numbers = {trial.number for trial in trials}
+    ranked = [trial for trial in source.findings.top if trial.number in numbers]
+    return [trial for trial in reversed(ranked) if source.value(trial) is not None]
+
+
+def _over_pair(
+    source: FigureData,
+    data: Sequence[Trace],
+    pair: Sequence[Axis],
+    make_axis: Callable[[Axis], dict[str, Any]],
+) -> Figure:
+    xaxis, yaxis = map(make_axis, pair)
+    return drawing.make_figure(data, 420, xaxis=xaxis, yaxis=yaxis, **source.color_layout(bar=True))
+
+
+def _with_both(source: FigureData, pair: Sequence[Axis]) -> list[TrialRecord]:
+    """Return the trials that have both parameters."""
+    trials, _ = source.select(drawing.MOST_POINTS)
+    return [t for t in trials if all(t.params.get(axis.name) is not None for axis in pair)]
+
+
+def _marks(
+    source: FigureData, trials: Sequence[TrialRecord], pair: Sequence[Axis], has_cells: bool = False
+) -> list[Trace]:
+    data = []
     for kind, group in source.group_by_kind(trials).items():
-        if is_grid and kind == "completed":
-            continue
         x, y = (
-            [drawing.axis_value(axis, trial.params.get(axis.name), is_grid) for trial in group]
+            [drawing.axis_value(axis, trial.params.get(axis.name), has_cells) for trial in group]
             for axis in pair
         )
         trace = drawing.make_marks(source, kind, x, y, group)
         if kind == "completed":
             trace["marker"] |= {"size": 10, "line": {"color": "--card", "width": 1.5}}
         data.append(trace)
-    make_axis = drawing.cell_axis if is_grid else drawing.parameter_axis
-    return drawing.make_figure(
-        data, 420, xaxis=make_axis(across), yaxis=make_axis(up), **source.color_layout(bar=True)
-    )
+    return data
 
 
 def _pair(source: FigureData) -> list[Axis]:
@@ -74,7 +98,27 @@ def _pair(source: FigureData) -> list[Axis]:
 
 
 def _cells(source: FigureData, done: Sequence[TrialRecord], across: Axis, up: Axis) -> Trace:
-    """Return a cell per combination: the value of its last (best) trial, or the mean over seeds."""
+    """Return a cell for each combination."""
+    values = _cell_values(source, done, across, up)
+    grid = [[values.get((a, b), (None, None)) for a in across.labels] for b in up.labels]
+    x, y = (drawing.escape(axis.name) for axis in (across, up))
+    return drawing.heat_map(
+        [*map(drawing.escape, across.labels)],
+        [*map(drawing.escape, up.labels)],
+        z=[[None if v is None else source.scale.color(v) for v, _ in line] for line in grid],
+        text=[["" if value is None else f"{value:.4g}" for value, _ in line] for line in grid],
+        customdata=[[number for _, number in line] for line in grid],
+        hovertemplate=f"{x} %{{x}}, {y} %{{y}}: %{{text}}<extra></extra>",
+        xgap=2,
+        ygap=2,
+    )
+
+
+def _cell_values(
+    source: FigureData, done: Sequence[TrialRecord], across: Axis, up: Axis
+) -> dict[tuple[str, str], tuple[float | None, int]]:
+    """Return the value of the last (best) trial of each combination, or the mean over seeds, and
+    the number of a trial."""
 
     def cell(params: Point) -> tuple[str, str]:
         return across.label(params.get(across.name)), up.label(params.get(up.name))
@@ -82,117 +126,125 @@ def _cells(source: FigureData, done: Sequence[TrialRecord], across: Axis, up: Ax
     values = {cell(trial.params): (source.value(trial), trial.number) for trial in done}
     for configuration in reversed(source.findings.ranking.configurations):
         if configuration.values:
-            mean = sum(configuration.values) / len(configuration.values)
-            values[cell(configuration.params)] = (
-                mean,
-                (configuration.rows or configuration.raced)[0].number,
-            )
-    grid = [[values.get((a, b), (None, None)) for a in across.labels] for b in up.labels]
-    has_room = max(len(across.labels), len(up.labels)) <= axes.MOST_TICKS
-    names = [drawing.escape(axis.name) for axis in (across, up)]
-    return {
-        "type": "heatmap",
-        "x": [*map(drawing.escape, across.labels)],
-        "y": [*map(drawing.escape, up.labels)],
-        "z": [
-            [None if value is None else source.scale.color(value) for value, _ in line]
-            for line in grid
-        ],
-        "text": [["" if value is None else f"{value:.4g}" for value, _ in line] for line in grid],
-        "customdata": [[number for _, number in line] for line in grid],
-        "coloraxis": "coloraxis",
-        "hovertemplate": f"{names[0]} %{{x}}, {names[1]} %{{y}}: %{{text}}<extra></extra>",
-        "xgap": 2,
-        "ygap": 2,
-        **({"texttemplate": "%{text}"} if has_room else {}),
-    }
+            first = (configuration.rows or configuration.raced)[0]
+            values[cell(configuration.params)] = fmean(configuration.values), first.number
+    return values
 
 
 def _contours(
     source: FigureData, done: Sequence[TrialRecord], across: Axis, up: Axis
 ) -> list[Trace]:
-    """Return contours of a Gaussian kernel regression (Nadaraya 1964, Watson 1964), empty far from
-    all trials."""
+    """Return contours of the objective; none for too few trials."""
     if len(done) < _FEWEST:
         return []
+    trials = done[-200:]
+    x, y = ([axis.position(trial.params[axis.name]) for trial in trials] for axis in (across, up))
+    # because a label would be the logarithm
+    labels = {"showlabels": not source.scale.log, "labelfont": {"size": 10, "color": "--ink"}}
+    places = [i / (_SIDE - 1) for i in range(_SIDE)]
+    contour = {
+        "type": "contour",
+        "x": [across.number_at(place) for place in places],
+        "y": [up.number_at(place) for place in places],
+        "z": _smooth(x, y, [source.color(trial) or 0.0 for trial in trials]),
+        "ncontours": 12,
+        "contours": {"coloring": "heatmap", **labels},
+        "line": {"width": 0.6, "color": "--muted"},
+        "coloraxis": "coloraxis",
+        "opacity": 0.4,
+        "hoverinfo": "skip",
+    }
+    return [contour]
+
+
+def _smooth(x: Sequence[float], y: Sequence[float], values: Sequence[float]) -> list[list[float]]:
+    """Return a Gaussian kernel regression (Nadaraya 1964, Watson 1964) over the unit square, NaN
+    far from all points."""
     import numpy as np
 
-    trials = done[-200:]
-    side = np.linspace(0, 1, 30)
-    x, y = (
-        np.array([axis.position(trial.params[axis.name]) for trial in trials])
-        for axis in (across, up)
-    )
-    width = max(0.07, 0.35 * len(trials) ** -0.5)
-    gaps = (side[None, :, None] - x) ** 2 + (side[:, None, None] - y) ** 2  # up, across, trial
-    weights = np.exp((gaps.min(axis=-1, keepdims=True) - gaps) / (2 * width**2))
-    smooth = (weights @ [source.color(trial) for trial in trials]) / weights.sum(axis=-1)
-    smooth[gaps.min(axis=-1) >= (2.5 * width) ** 2] = math.nan
-    numbers: Any = ([axis.number_at(float(position)) for position in side] for axis in (across, up))
-    contour = dict(zip("xyz", [*numbers, smooth.tolist()], strict=True)) | {
-        "type": "contour",
-        "ncontours": 12,
-    }
-    contour["contours"] = {"coloring": "heatmap", "labelfont": {"size": 10, "color": "--ink"}}
-    # because a label would be the logarithm
-    contour["contours"] |= {"showlabels": not source.scale.log}
-    contour["line"] = {"width": 0.6, "color": "--muted"}
-    return [contour | {"coloraxis": "coloraxis", "opacity": 0.4, "hoverinfo": "skip"}]
+    side = np.linspace(0, 1, _SIDE)
+    width = max(0.07, 0.35 * len(values) ** -0.5)
+    # by up, across, point
+    gaps = (side[None, :, None] - np.array(x)) ** 2 + (side[:, None, None] - np.array(y)) ** 2
+    nearest = gaps.min(axis=-1)
+    weights = np.exp((nearest[..., None] - gaps) / (2 * width**2))
+    smooth = weights @ values / weights.sum(axis=-1)
+    smooth[nearest >= (2.5 * width) ** 2] = math.nan
+    rows: list[list[float]] = smooth.tolist()
+    return rows
 
 
 def front(source: FigureData) -> Figure | None:
     """Return the first two objectives of all trials with the Pareto front; None for a single
     objective."""
-    study = source.study
-    front_numbers = source.findings.front
-    if len(study.objective) < 2:
+    pairs = _pairs(source)
+    if not pairs:
         return None
-    raw = {trial.number: [value_of(trial, study, i) for i in (0, 1)] for trial in source.trials}
-    trials = [trial for trial in source.trials if None not in raw[trial.number]]
-    if not trials:
-        return None
-    scales = [
-        scale_of((raw[trial.number][i] or 0.0 for trial in trials), clips=False) for i in (0, 1)
+    scales = [scale_of(column, clips=False) for column in zip(*pairs.values(), strict=True)]
+    trials = [trial for trial in source.trials if trial.number in pairs]
+    numbers = source.findings.front
+    on_front = [trial for trial in trials if trial.number in numbers]
+    on_front.sort(key=lambda trial: pairs[trial.number])
+    others = source.group_by_kind(trial for trial in trials if trial.number not in numbers)
+    data = [
+        _dominated(kind, _place_marks(source, kind, group, pairs, scales))
+        for kind, group in others.items()
     ]
-    values = {
-        number: [drawing.place_all(scales[i], [pair[i]])[0] for i in (0, 1)]
-        for number, pair in raw.items()
-    }
+    data.append(_place_marks(source, "completed", on_front, pairs, scales) | _front_style())
+    notes = filter(None, dict.fromkeys(scale.note for scale in scales))
+    return drawing.make_figure(data, note=" ".join(notes), **_objective_axes(source.study, scales))
 
-    def make_marks(kind: str, group: Sequence[TrialRecord]) -> Trace:
-        x, y = ([values[trial.number][i] for trial in group] for i in (0, 1))
-        return drawing.make_marks(source, kind, x, y, group)
 
-    data: list[Trace] = []
-    for kind, group in source.group_by_kind(
-        trial for trial in trials if trial.number not in front_numbers
-    ).items():
-        trace = make_marks(kind, group)
-        if kind == "completed":
-            size = trace["marker"]["size"]
-            trace |= {
-                "name": "dominated",
-                "marker": {"symbol": "circle-open", "size": size, "color": "--muted"},
-            }
-        data.append(trace)
-    on_front = [trial for trial in trials if trial.number in front_numbers]
-    on_front.sort(key=lambda trial: values[trial.number])
-    marker = {
-        "symbol": "diamond",
-        "size": 11,
-        "color": "--done",
-        "line": {"width": 1, "color": "--card"},
-    }
-    line = {"color": "--done", "width": 1, "dash": "dot"}
-    style = {"name": "Pareto front", "mode": "lines+markers", "marker": marker, "line": line}
-    data.append(make_marks("completed", on_front) | style)
-    titles = [f"{short(study.objective[i])} ({study.directions[i]}d)" for i in (0, 1)]
+def _place_marks(
+    source: FigureData,
+    kind: str,
+    group: Sequence[TrialRecord],
+    pairs: Mapping[int, tuple[float, float]],
+    scales: Sequence[Scale],
+) -> Trace:
     x, y = (
-        {"title": {"text": title}, **scale.ticks}
-        for title, scale in zip(titles, scales, strict=True)
+        [scale.place(pairs[trial.number][i]) for trial in group] for i, scale in enumerate(scales)
     )
-    notes = dict.fromkeys(scale.note for scale in scales)
-    return drawing.make_figure(data, note=" ".join(filter(None, notes)), xaxis=x, yaxis=y)
+    return drawing.make_marks(source, kind, x, y, group)
+
+
+def _pairs(source: FigureData) -> dict[int, tuple[float, float]]:
+    """Return the first two objectives of each trial that has both; nothing for a single
+    objective."""
+    pairs = {}
+    for trial in source.trials if len(source.study.objective) > 1 else ():
+        x = value_of(trial, source.study)
+        y = value_of(trial, source.study, 1)
+        if x is not None and y is not None:
+            pairs[trial.number] = x, y
+    return pairs
+
+
+def _objective_axes(study: StudySnapshot, scales: Sequence[Scale]) -> dict[str, Any]:
+    """Return the layout of the axes of the first two objectives."""
+    layout = {}
+    for i, axis in enumerate(("xaxis", "yaxis")):
+        title = f"{short(study.objective[i])} ({study.directions[i]}d)"
+        layout[axis] = {"title": {"text": title}, **scales[i].ticks}
+    return layout
+
+
+def _dominated(kind: str, trace: Trace) -> Trace:
+    """Return the marks of trials off the front, where completed ones are dominated."""
+    if kind != "completed":
+        return trace
+    marker = {"symbol": "circle-open", "size": trace["marker"]["size"], "color": "--muted"}
+    return trace | {"name": "dominated", "marker": marker}
+
+
+def _front_style() -> dict[str, Any]:
+    edge = {"width": 1, "color": "--card"}
+    return {
+        "name": "Pareto front",
+        "mode": "lines+markers",
+        "marker": {"symbol": "diamond", "size": 11, "color": "--done", "line": edge},
+        "line": {"color": "--done", "width": 1, "dash": "dot"},
+    }
 
 
 def hypervolume(source: FigureData) -> Figure | None:

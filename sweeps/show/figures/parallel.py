@@ -37,22 +37,17 @@ def parallel_coordinates(source: FigureData) -> Figure | None:
         return None
     positions = {}
     for trial in trials:
-        values = [axis.position(trial.params.get(axis.name)) for axis in source.axes]
-        positions[trial.number] = values + [
-            axis.position(_value(source, trial, i)) for i, axis in objectives.items()
+        values = [trial.params.get(axis.name) for axis in source.axes]
+        values += [_value(source, trial, i) for i in objectives]
+        positions[trial.number] = [
+            axis.position(value) for axis, value in zip(columns, values, strict=True)
         ]
     return make_figure(
         [*_lines(source, trials, positions), *_points(source, trials, positions)],
         420,
         f"{_HINT} {source.add_edge_note(note)}".strip(),
-        annotations=_tick_labels(columns),
-        shapes=[_axis_line(i, axis) for i, axis in enumerate(columns)],
-        # room for the names and the tick labels beside the axes
-        margin={"l": 84, "r": 84, "t": 40, "b": 8},
-        **_frame(columns),
+        **_layout(columns),
         **source.color_layout(),
-        # page.js lets the reader select values of an axis
-        meta={"least_width": 92 * len(columns) + 60, "brush": True},
     )
 
 
@@ -128,19 +123,13 @@ def _points(source: FigureData, trials: Sequence[TrialRecord], positions: Positi
 def _tick_labels(columns: Sequence[Axis]) -> list[dict[str, Any]]:
     """Return the labels beside the axes: of the first axis on its left, where no lines are."""
     style = {"showarrow": False, "bgcolor": "--card", "font": {"size": 10.5, "color": "--muted"}}
-    sides = [
-        {"xshift": 9, "xanchor": "left"} if i else {"xshift": -9, "xanchor": "right"}
-        for i in range(len(columns))
-    ]
-    ticks = [
-        (i, position, label)
-        for i, axis in enumerate(columns)
-        for position, label in axis.ticks().items()
-    ]
-    return [
-        {"x": i, "y": y, "text": escape(short(label, 14)), **style, **sides[i]}
-        for i, y, label in ticks
-    ]
+    labels = []
+    for i, axis in enumerate(columns):
+        side = {"xshift": 9, "xanchor": "left"} if i else {"xshift": -9, "xanchor": "right"}
+        for position, label in axis.ticks().items():
+            place = {"x": i, "y": position, "text": escape(short(label, 14))}
+            labels.append({**place, **style, **side})
+    return labels
 
 
 def _axis_line(i: int, axis: Axis) -> dict[str, Any]:
@@ -148,24 +137,27 @@ def _axis_line(i: int, axis: Axis) -> dict[str, Any]:
     return {"type": "line", **ends, "layer": "below", "line": {"color": "--waits", "width": 1}}
 
 
-def _frame(columns: Sequence[Axis]) -> dict[str, Any]:
+def _layout(columns: Sequence[Axis]) -> dict[str, Any]:
     """Return the layout: the names of the axes on top, and room below for missing values."""
     names = [axis_title(axis, 18) for axis in columns]
     count = len(columns)
     is_tilted = count > 7 or max(map(len, names)) * count > 110
-    xaxis: dict[str, Any] = {
-        "tickvals": [*range(count)],
-        "ticktext": names,
-        "range": [-0.02, count - 0.98],
-    }
-    xaxis |= {
-        "side": "top",
-        "tickangle": -20 if is_tilted else 0,
-        "showgrid": False,
-        "fixedrange": True,
-    }
     lowest = -0.2 if any(axis.has_none for axis in columns) else -0.06
     return {
-        "xaxis": xaxis,
+        "annotations": _tick_labels(columns),
+        "shapes": [_axis_line(i, axis) for i, axis in enumerate(columns)],
+        # room for the names and the tick labels beside the axes
+        "margin": {"l": 84, "r": 84, "t": 40, "b": 8},
+        "xaxis": {
+            "tickvals": [*range(count)],
+            "ticktext": names,
+            "range": [-0.02, count - 0.98],
+            "side": "top",
+            "tickangle": -20 if is_tilted else 0,
+            "showgrid": False,
+            "fixedrange": True,
+        },
         "yaxis": {"range": [lowest, 1.06], "visible": False, "fixedrange": True},
+        # page.js lets the reader select values of an axis
+        "meta": {"least_width": 92 * count + 60, "brush": True},
     }

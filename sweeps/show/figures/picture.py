@@ -11,8 +11,9 @@ from typing import Any
 
 from sweeps.base.errors import UserError
 from sweeps.record.study import StudySnapshot
+from sweeps.show.figures import drawing
 from sweeps.show.figures.curves import CURVES, EVERY_TRIAL, Choice
-from sweeps.show.figures.drawing import Figure
+from sweeps.show.figures.drawing import Figure, Trace
 from sweeps.show.figures.figure_data import FigureData
 from sweeps.show.figures.figures import build_figures, history
 from sweeps.show.figures.maps import front
@@ -27,19 +28,19 @@ from sweeps.show.figures.picture_axes import (
     set_axis,
 )
 from sweeps.show.findings import Findings, findings_of
-from sweeps.show.page import theme
 from sweeps.show.trials import TrialFiles
 
 FORMATS = ("pdf", "svg", "png")
 # by plotly's symbols
 _MARKERS = {"circle": "o", "triangle-down": "v", "x": "x", "square": "s", "diamond": "D"}
-_LINES: dict[str, Any] = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
-_LINES |= {
+_LINES: dict[str, Any] = {
+    "solid": "-",
+    "dash": "--",
+    "dot": ":",
+    "dashdot": "-.",
     "longdash": (0, (9, 2)),
     "dashdotdot": (0, (5, 1.5, 1, 1.5, 1, 1.5)),
     "sparse": (0, (1, 4)),
-}
-_LINES |= {
     "short": (0, (2.5, 1)),
     "dashdash": (0, (9, 1.5, 3, 1.5)),
     "longdashdot": (0, (9, 1.5, 1, 1.5)),
@@ -52,12 +53,13 @@ _PRINT: Any = {
     "font.size": 8,
     "axes.linewidth": 0.6,
     "lines.linewidth": 1.2,
+    "lines.markersize": 4,
     "savefig.dpi": 300,
     "pdf.fonttype": 42,
 }
-_PRINT |= {"lines.markersize": 4}
 # width of a grid in points, divided by the width of a character in its font's size
 _WIDTH_OF_CELLS = 220
+_ONE_COLOR = {"colorscale": [[0, "#277f8e"]], "reversescale": False}
 _DECIMAL = re.compile(r"-?\d+\.[\de+-]+")
 _LARGEST = 1e300  # because the margin beyond a larger number would be infinite
 _NUMBER = re.compile(r"[\d.]+")
@@ -72,76 +74,89 @@ def write_figures(
     Returns the paths of the files, and a line for each figure that cannot be drawn.
     Raises UserError if the folder cannot be made, or the study lacks what was chosen.
     """
-    import matplotlib as mpl
-
-    files = TrialFiles(findings.study.objective)
+    source = _read(findings)
+    choice.check(source)
+    _make_folder(folder)
+    sections = build_figures(source, choice)
     paths = list[Path]()
     problems = list[str]()
+    if choice != EVERY_TRIAL and CURVES not in sections:
+        problems.append(f"{CURVES}: no chosen trial reported the metric at two steps")
+    for section, figures in sections.items():
+        for name, figure in figures.items():
+            content, problem = _print(figure, file_format)
+            if problem:
+                problems.append(f"{section}: {problem}")
+                continue
+            stem = _stem([findings.study.name, section, name.lstrip("+")])
+            path = _free_path(folder / f"{stem}.{file_format}", paths)
+            path.write_bytes(content)
+            paths.append(path)
+    return paths, problems
+
+
+def _read(findings: Findings) -> FigureData:
+    files = TrialFiles(findings.study.objective)
     files.look(findings)
-    source = FigureData(findings, files.curves(), files.usage(), files.seconds())
-    choice.check(source)
+    return FigureData(findings, files.curves(), files.usage(), files.seconds())
+
+
+def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
             f"--figures {folder}: {error.strerror}.\nChoose another folder: --figures figures"
         ) from error
-    sections = build_figures(source, choice)
-    if choice != EVERY_TRIAL and CURVES not in sections:
-        problems.append(f"{CURVES}: no chosen trial reported the metric at two steps")
-    for section, figures in sections.items():
-        for name, figure in figures.items():
-            if not figure["data"]:
-                problems.append(f"{section}: {figure['note']}")
-                continue
-            _set_dashes(figure)
-            try:
-                with mpl.rc_context(_PRINT):
-                    content = _render(figure, _printed_size(figure), file_format)
-            except Exception as error:
-                # because trials may have any numbers, and the other figures must be drawn
-                problems.append(
-                    f"{section}: This figure cannot be drawn: {type(error).__name__}: {error}"
-                )
-                continue
-            stem = _stem("_".join(filter(None, [findings.study.name, section, name.lstrip("+")])))
-            names = (
-                f"{stem}{number}.{file_format}"
-                for number in ["", *(f"_{i + 2}" for i in range(len(paths)))]
-            )
-            path = next(folder / name for name in names if folder / name not in paths)
-            path.write_bytes(content)
-            paths.append(path)
-    return paths, problems
+
+
+def _print(figure: Figure, file_format: str) -> tuple[bytes, str]:
+    """Return the figure as a file for print, and why it cannot be drawn; "" if it can."""
+    import matplotlib as mpl
+
+    if not figure["data"]:
+        return b"", figure["note"]
+    _set_dashes(figure)
+    try:
+        with mpl.rc_context(_PRINT):
+            return _render(figure, _printed_size(figure), file_format), ""
+    except Exception as error:
+        # because trials may have any numbers, and the other figures must be drawn
+        return b"", f"This figure cannot be drawn: {type(error).__name__}: {error}"
+
+
+def _free_path(path: Path, taken: Sequence[Path]) -> Path:
+    """Return the path, with a number if it is taken."""
+    number = 1
+    free = path
+    while free in taken:
+        number += 1
+        free = path.with_stem(f"{path.stem}_{number}")
+    return free
 
 
 def _set_dashes(figure: Figure) -> None:
     """Set a dash for each line, because a colour is lost on grey paper, unless dashes are of
     metrics."""
-    lines = [
-        trace["line"]
-        for trace in figure["data"]
-        if "name" in trace and "lines" in trace.get("mode", "")
-    ]
     if figure["layout"].get("meta", {}).get("curves", {}).get("dashed"):
         return
-    for line, dash in zip(lines, cycle(_LINES)):
-        line["dash"] = dash
+    named = [t for t in figure["data"] if "name" in t and "lines" in t.get("mode", "")]
+    for trace, dash in zip(named, cycle(_LINES)):
+        trace["line"]["dash"] = dash
 
 
 def _printed_size(figure: Figure) -> tuple[float, float]:
     """Return the width and the height (inches): a column's, or for many parallel axes those of both
     columns."""
-    axes = (
-        len(figure["layout"]["xaxis"].get("tickvals", [])) if is_parallel(figure["layout"]) else 0
-    )
+    layout = figure["layout"]
+    axes = len(layout["xaxis"].get("tickvals", [])) if is_parallel(layout) else 0
     width = _COLUMN_IN if axes <= _MOST_IN_COLUMN else BOTH_COLUMNS_IN
-    return width, max(2.1, min(6.0, figure["layout"]["height"] / 160))
+    return width, max(2.1, min(6.0, layout["height"] / 160))
 
 
-def _stem(words: str) -> str:
+def _stem(titles: Sequence[str]) -> str:
     """Return a file's name of letters, digits and single underscores."""
-    return re.sub(r"([^\w.-]|_)+", "_", words).strip("_").lower()
+    return re.sub(r"([^\w.-]|_)+", "_", "_".join(titles)).strip("_").lower()
 
 
 def render_picture(study: StudySnapshot | Findings) -> str:
@@ -159,90 +174,108 @@ def _render(figure: Figure, size_in: tuple[float, float], file_format: str) -> b
 
     # because it warns of a read-only home folder
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
-    colored = theme.apply_colors(
-        {key: figure[key] for key in ("data", "layout")}, theme.colors(dark=False)
-    )
-    layout = colored["layout"]
     content = io.BytesIO()
     with mpl.rc_context(_SETTINGS):
-        axes = (canvas := Canvas(size_in, layout="constrained")).subplots()
-        for name in "xy":
-            set_axis(axes, name, layout[f"{name}axis"])
-        for i, trace in enumerate(colored["data"]):
-            _TRACES[trace["type"]](axes, trace, layout)
-            if trace.get("fill") == "tonexty":
-                _fill_between(axes, colored["data"][i - 1], trace)
-        for shape in layout.get("shapes", []):
-            ends = [[shape[f"{axis}0"], shape[f"{axis}1"]] for axis in "xy"]
-            axes.plot(*ends, color=shape["line"]["color"], linewidth=0.6, zorder=0)
-        add_notes(axes, layout)
-        add_legend(axes, layout, size_in[0])
-        for name in "xy":
-            if layout[f"{name}axis"].get("rangemode") == "tozero":
-                highest = getattr(axes, f"get_{name}lim")()[1]
-                axes.set(**{f"{name}lim": (0, 1.05 * highest)})
-        part_labels(axes, layout)
+        canvas = Canvas(size_in, layout="constrained")
+        _draw(canvas.subplots(), drawing.colored(figure), size_in[0])
         canvas.savefig(content, format=file_format)
     return content.getvalue()
 
 
-def _fill_between(axes: Any, first: dict[str, Any], second: dict[str, Any]) -> None:
+def _draw(axes: Any, figure: Figure, width_in: float) -> None:
+    """Draw a coloured figure."""
+    data = figure["data"]
+    layout = figure["layout"]
+    for name in "xy":
+        set_axis(axes, name, layout[f"{name}axis"])
+    for i, trace in enumerate(data):
+        _TRACES[trace["type"]](axes, trace, layout)
+        if trace.get("fill") == "tonexty":
+            _fill_between(axes, data[i - 1], trace)
+    for shape in layout.get("shapes", []):
+        ends = [[shape[f"{axis}0"], shape[f"{axis}1"]] for axis in "xy"]
+        axes.plot(*ends, color=shape["line"]["color"], linewidth=0.6, zorder=0)
+    add_notes(axes, layout)
+    add_legend(axes, layout, width_in)
+    _start_at_zero(axes, layout)
+    part_labels(axes, layout)
+
+
+def _start_at_zero(axes: Any, layout: dict[str, Any]) -> None:
+    if layout["xaxis"].get("rangemode") == "tozero":
+        axes.set_xlim(0, 1.05 * axes.get_xlim()[1])
+    if layout["yaxis"].get("rangemode") == "tozero":
+        axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
+
+
+def _fill_between(axes: Any, first: Trace, second: Trace) -> None:
     """Fill the band between two lines over the same x."""
     red, green, blue, alpha = (float(part) for part in _NUMBER.findall(second["fillcolor"]))
     color = (red / 255, green / 255, blue / 255, alpha)
     axes.fill_between(second["x"], first["y"], second["y"], color=color, linewidth=0)
 
 
-def _add_scatter(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> None:
+def _add_scatter(axes: Any, trace: Trace, layout: dict[str, Any]) -> None:
     """Add the lines and points of a trace; points without a value are on the axis."""
-    import matplotlib as mpl
-
     x, y = (
         [plain(value) if isinstance(value, str) else _bounded(value) for value in trace[name]]
         for name in "xy"
     )
-    on_axis = (
-        {"transform": axes.get_xaxis_transform(), "clip_on": False}
-        if trace.get("yaxis") == "y2"
-        else {}
-    )
-    if "lines" in trace["mode"] and trace["line"].get("width") != 0:
+    has_name = "name" in trace and trace.get("showlegend", True)
+    label = plain(trace["name"]) if has_name else None
+    has_line = "lines" in trace["mode"]
+    if has_line and trace["line"].get("width") != 0:
         line = trace["line"]
-        steps = "steps-post" if trace["line"].get("shape") == "hv" else "default"
-        style = {
-            "color": line["color"],
-            "linestyle": _LINES[line.get("dash", "solid")],
-            "drawstyle": steps,
-        }
-        style |= (
-            {"label": plain(trace["name"])}
-            if "name" in trace and trace.get("showlegend", True)
-            else {}
+        axes.plot(
+            x,
+            y,
+            color=line["color"],
+            linestyle=_LINES[line.get("dash", "solid")],
+            drawstyle="steps-post" if line.get("shape") == "hv" else "default",
+            alpha=trace.get("opacity"),
+            label=label,
         )
-        axes.plot(x, y, alpha=trace.get("opacity"), **style)
     if "markers" in trace["mode"]:
-        marker = trace["marker"]
-        color = marker.get("color", trace["line"]["color"] if "line" in trace else "C0")
-        style = _colors_of(color, layout.get("coloraxis", {})) | on_axis
-        has_label = (
-            "name" in trace and trace.get("showlegend", True) and "lines" not in trace["mode"]
+        _add_points(axes, (x, y), trace, layout, None if has_line else label)
+
+
+def _add_points(
+    axes: Any,
+    points: tuple[Sequence[Any], Sequence[Any]],
+    trace: Trace,
+    layout: dict[str, Any],
+    label: str | None,
+) -> None:
+    """Add the points of a trace, each with the mark of its symbol."""
+    style = _point_style(axes, trace, layout)
+    symbols = trace["marker"].get("symbol", "circle")
+    if isinstance(symbols, str):
+        symbols = [symbols] * len(points[0])
+    for symbol in dict.fromkeys(symbols):
+        closed = symbol.removesuffix("-open")
+        if closed != symbol:
+            style["facecolors"] = "none"
+        x, y = (
+            [value for value, other in zip(values, symbols, strict=True) if other == symbol]
+            for values in points
         )
-        style |= {"label": plain(trace["name"])} if has_label else {}
-        area = mpl.rcParams["lines.markersize"] ** 2 * marker["size"] / 8
-        typed = marker.get("symbol", "circle")
-        if isinstance(typed, str):
-            symbol = typed.removesuffix("-open")
-            style |= {"facecolors": "none"} if symbol != typed else {}
-            axes.scatter(x, y, area, marker=_MARKERS[symbol], **style)
-            return
-        for symbol in dict.fromkeys(typed):
-            some = [i for i, other in enumerate(typed) if other == symbol]
-            axes.scatter(
-                [x[i] for i in some], [y[i] for i in some], area, marker=_MARKERS[symbol], **style
-            )
+        axes.scatter(x, y, marker=_MARKERS[closed], label=label, **style)
 
 
-def _add_bars(axes: Any, trace: dict[str, Any], _: dict[str, Any]) -> None:
+def _point_style(axes: Any, trace: Trace, layout: dict[str, Any]) -> dict[str, Any]:
+    """Return matplotlib's arguments for the colours, the size and the place of points."""
+    import matplotlib as mpl
+
+    marker = trace["marker"]
+    color = marker.get("color", trace.get("line", {}).get("color", "C0"))
+    style = _colors_of(color, layout.get("coloraxis", {}))
+    style["s"] = mpl.rcParams["lines.markersize"] ** 2 * marker["size"] / 8
+    if trace.get("yaxis") == "y2":
+        style |= {"transform": axes.get_xaxis_transform(), "clip_on": False}
+    return style
+
+
+def _add_bars(axes: Any, trace: Trace, _: dict[str, Any]) -> None:
     y = [plain(value) if isinstance(value, str) else value for value in trace["y"]]
     axes.barh(
         y,
@@ -253,27 +286,29 @@ def _add_bars(axes: Any, trace: dict[str, Any], _: dict[str, Any]) -> None:
     )
 
 
-def _add_cells(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> None:
+def _add_cells(axes: Any, trace: Trace, layout: dict[str, Any]) -> None:
     """Add the cells of a grid, with their values and a colour bar."""
-    style = _colors_of(
-        [], layout.get("coloraxis", {"colorscale": [[0, "#277f8e"]], "reversescale": False})
-    )
+    style = _colors_of([], layout.get("coloraxis", _ONE_COLOR))
+    del style["c"]
     values = [[math.nan if value is None else value for value in line] for line in trace["z"]]
-    names = {"cmap": style["cmap"], "vmin": style["vmin"], "vmax": style["vmax"]}
-    for name in "xy":
-        getattr(axes, f"{name}axis").update_units([*map(plain, trace[name])])
-    image = axes.pcolormesh(range(len(trace["x"])), range(len(trace["y"])), values, **names)
-    axes.tick_params("x", rotation=90 * (len(trace["x"]) > 6))
-    texts, size = (
-        _fit_texts(trace["text"], len(trace["x"])) if "texttemplate" in trace else ([], 0.0)
-    )
+    axes.xaxis.update_units([*map(plain, trace["x"])])
+    axes.yaxis.update_units([*map(plain, trace["y"])])
+    image = axes.pcolormesh(range(len(trace["x"])), range(len(trace["y"])), values, **style)
+    axes.tick_params("x", rotation=90 if len(trace["x"]) > 6 else 0)
+    if "texttemplate" in trace:
+        _add_texts(axes, trace, image.to_rgba(values))
+    _add_color_bar(axes, image, layout)
+
+
+def _add_texts(axes: Any, trace: Trace, colors: Any) -> None:
+    """Add the values of cells that have these colours."""
+    texts, size = _fit_texts(trace["text"], len(trace["x"]))
     for up, line in enumerate(texts):
         for across, words in enumerate(line):
-            red, green, blue, _ = image.to_rgba(values[up][across])
+            red, green, blue, _ = colors[up][across]
             is_light = 0.299 * red + 0.587 * green + 0.114 * blue > 0.5
             ink = "black" if is_light else "white"
             axes.text(across, up, words, color=ink, ha="center", va="center", fontsize=size)
-    _add_color_bar(axes, image, layout)
 
 
 def _fit_texts(
@@ -298,7 +333,7 @@ def _shorten(words: str, digits: int) -> str:
     return _DECIMAL.sub(lambda match: f"{float(match[0]):.{digits}g}", words)
 
 
-def _add_contours(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> None:
+def _add_contours(axes: Any, trace: Trace, layout: dict[str, Any]) -> None:
     style = _colors_of([], layout["coloraxis"])
     levels = axes.contourf(trace["x"], trace["y"], trace["z"], 12, cmap=style["cmap"], alpha=0.6)
     _add_color_bar(axes, levels, layout)
@@ -309,14 +344,9 @@ def _add_color_bar(axes: Any, colors: Any, layout: dict[str, Any]) -> None:
     bar = layout.get("coloraxis", {}).get("colorbar", {})
     drawn = axes.figure.colorbar(colors, label=plain(bar.get("title", {}).get("text", "")).strip())
     if "tickvals" in bar:
-        low = drawn.vmin
-        high = drawn.vmax
-        ticks = [
-            pair
-            for pair in zip(bar["tickvals"], bar["ticktext"], strict=True)
-            if low <= pair[0] <= high
-        ]
-        drawn.set_ticks([place for place, _ in ticks], labels=[plain(label) for _, label in ticks])
+        labels = dict(zip(bar["tickvals"], map(plain, bar["ticktext"]), strict=True))
+        ticks = [place for place in labels if drawn.vmin <= place <= drawn.vmax]
+        drawn.set_ticks(ticks, labels=[labels[place] for place in ticks])
 
 
 _TRACES = {
@@ -339,6 +369,7 @@ def _colors_of(color: Any, scale: dict[str, Any]) -> dict[str, Any]:
 
     if isinstance(color, str) or (color and isinstance(color[0], str)):
         return {"color": color}
-    levels = ListedColormap([level for _, level in scale["colorscale"]])
-    cmap = levels.reversed() if scale["reversescale"] else levels
+    cmap = ListedColormap([level for _, level in scale["colorscale"]])
+    if scale["reversescale"]:
+        cmap = cmap.reversed()
     return {"c": color, "cmap": cmap, "vmin": scale.get("cmin"), "vmax": scale.get("cmax")}

@@ -110,24 +110,34 @@ def add_legend(axes: Any, layout: dict[str, Any], width_in: float) -> None:
     """Add the names of the lines above the axes, and over them the figure's title."""
     from matplotlib import rcParams
 
-    # a dict, because labels may repeat
-    labels = dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
+    handles, names = axes.get_legend_handles_labels()
+    labels = dict(zip(names, handles, strict=True))  # because labels may repeat
+    title = plain(layout.get("title", {}).get("text", ""))
+    if len(labels) < 2 or is_parallel(layout):
+        axes.set_title(title, loc="left", fontsize="medium")
+        return
     if layout["legend"].get("traceorder") == "reversed":
         labels = dict(reversed(labels.items()))
-    title = plain(layout.get("title", {}).get("text", ""))
-    columns = (
-        6 if width_in > BOTH_COLUMNS_IN else 1 if any(len(label) > 14 for label in labels) else 2
+    longest = max(map(len, labels))
+    if width_in > BOTH_COLUMNS_IN:
+        columns = 6
+        characters = longest
+    else:
+        columns = 1 if longest > 14 else 2
+        characters = longest * columns
+    # because a legend that is too wide leaves the axes no room
+    points = (72 * width_in - _LEFT) / (0.6 * characters)
+    axes.legend(
+        labels.values(),
+        labels,
+        ncols=columns,
+        title=title or None,
+        alignment="left" if title else "center",
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        frameon=False,
+        fontsize=max(SMALLEST, min(rcParams["font.size"], points)),
     )
-    if len(labels) > 1 and not is_parallel(layout):
-        names = {"title": title, "alignment": "left"} if title else {}
-        longest = max(map(len, labels)) * (columns if width_in <= BOTH_COLUMNS_IN else 1)
-        # because a legend that is too wide leaves the axes no room
-        points = (72 * width_in - _LEFT) / (0.6 * longest)
-        size = max(SMALLEST, min(rcParams["font.size"], points))
-        place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "frameon": False, "fontsize": size}
-        axes.legend(labels.values(), labels, ncols=columns, **place, **names)
-    elif title:
-        axes.set_title(title, loc="left", fontsize="medium")
 
 
 def part_labels(axes: Any, layout: dict[str, Any]) -> None:

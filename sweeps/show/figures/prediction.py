@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
+from statistics import fmean, median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,20 +69,27 @@ def forecast(
     """
     counts, values = np.array([*measured], float).T
     middle, *alternatives = (_extrapolate(form, counts, values, count) for form in forms)
-    variance = sum(math.log(alternative / middle) ** 2 for alternative in alternatives)
-    masks = [np.arange(len(counts)) != i for i in range(len(counts))]
-    left_out = [
-        _extrapolate(forms[0], counts[m], values[m], n) for m, n in zip(masks, counts, strict=True)
-    ]
-    variance += np.mean(np.log(left_out / values) ** 2)
     doublings = max(0.0, math.log2(count / counts.max()), math.log2(counts.min() / count))
+    deviations = [math.log(alternative / middle) for alternative in alternatives]
+    deviations += [
+        math.sqrt(_left_out_variance(forms[0], counts, values)),
+        _ERROR * (1 + _ERROR_PER_DOUBLING * doublings),
+        noise,
+    ]
     # because no term of the law describes such a step
-    if is_super_linear([*zip(counts, values, strict=True)]):
-        variance += (_ERROR_OF_NO_LAW * (1 + doublings)) ** 2
-    half = _NORMAL_90 * math.sqrt(
-        variance + (_ERROR * (1 + _ERROR_PER_DOUBLING * doublings)) ** 2 + noise**2
-    )
-    return _with_interval(middle, half)
+    if is_super_linear(zip(counts, values, strict=True)):
+        deviations.append(_ERROR_OF_NO_LAW * (1 + doublings))
+    return _with_interval(middle, _NORMAL_90 * math.hypot(*deviations))
+
+
+def _left_out_variance(form: Form, counts: Numbers, values: Numbers) -> float:
+    """Return the mean squared error of forecasting each count from the others."""
+    errors = []
+    for i, count in enumerate(counts):
+        others = np.arange(len(counts)) != i
+        predicted = _extrapolate(form, counts[others], values[others], count)
+        errors.append(math.log(predicted / values[i]) ** 2)
+    return fmean(errors)
 
 
 def is_super_linear(measured: Iterable[tuple[float, float]]) -> bool:
@@ -113,18 +120,20 @@ def predict_epoch_time(series: Series, count: float) -> Forecast | None:
 def predict_time_to_stable(series: Series, count: float) -> Forecast | None:
     """Return the seconds until the objective is stable; None unless two counts have
     measurements."""
-    results = [(c, c.epochs_to_stable, c.time_to_stable_s) for c in series.counts]
-    measured = [(c, epochs, seconds) for c, epochs, seconds in results if epochs and seconds]
+    counts = [c for c in series.counts if c.epochs_to_stable and c.time_to_stable_s]
+    measured = [(c.count, c.epochs_to_stable or 0.0) for c in counts]
     epoch_time = predict_epoch_time(series, count)
-    if len({c.count for c, _, _ in measured}) < 2 or epoch_time is None:
+    if len(dict(measured)) < 2 or epoch_time is None:
         return None
-    rounding = 0.5 / median(epochs for _, epochs, _ in measured)
-    epochs = forecast([(c.count, epochs) for c, epochs, _ in measured], count, [EPOCHS], rounding)
-    starting_s = max(0.0, median(seconds - epochs * c.epoch_s for c, epochs, seconds in measured))
+    rounding = 0.5 / median(epochs for _, epochs in measured)
+    epochs = forecast(measured, count, [EPOCHS], rounding)
+    starts_s = [
+        (c.time_to_stable_s or 0.0) - (c.epochs_to_stable or 0.0) * c.epoch_s for c in counts
+    ]
     half = math.hypot(
         math.log(epochs.high / epochs.value), math.log(epoch_time.high / epoch_time.value)
     )
-    return _with_interval(epochs.value * epoch_time.value, half, starting_s)
+    return _with_interval(epochs.value * epoch_time.value, half, max(0.0, median(starts_s)))
 
 
 def find_doubts(series: Series, count: int) -> list[str]:

@@ -69,14 +69,16 @@ def _draw(source: FigureData, title: str, curves: Mapping[int, Curve]) -> Figure
     trials, note = source.select(
         _MOST, [trial for trial in source.trials if trial.number in curves]
     )
-    data: list[Trace] = []
-    for kind, group in source.group_by_kind(trials).items():
-        data += [_line(source, kind, trial, curves[trial.number]) for trial in group]
+    data = [
+        _line(source, kind, trial, curves[trial.number])
+        for kind, group in source.group_by_kind(trials).items()
+        for trial in group
+    ]
     if not data:
         return None
-    layout = {"xaxis": {"title": {"text": "seconds of the trial"}}, **source.color_layout()}
-    layout["yaxis"] = {"title": {"text": title.partition(",")[0]}, "rangemode": "tozero"}
-    return drawing.make_figure(data, 280, note, **layout)
+    xaxis = {"title": {"text": "seconds of the trial"}}
+    yaxis = {"title": {"text": title.partition(",")[0]}, "rangemode": "tozero"}
+    return drawing.make_figure(data, 280, note, xaxis=xaxis, yaxis=yaxis, **source.color_layout())
 
 
 def _line(source: FigureData, kind: str, trial: TrialRecord, curve: Curve) -> Trace:

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sweeps.show.figures.drawing import Figures
+from sweeps.show.figures.drawing import Figure, Figures
 from sweeps.show.page import theme
 
 _HERE = Path(__file__).parent
@@ -68,20 +68,28 @@ def _render_section(section: Section, figures: dict[str, Any]) -> str:
     for name, figure in section.figures.items():
         key = f"f{len(figures)}"
         figures[key] = {"data": figure["data"], "layout": figure["layout"]}
-        label = html.escape(f"{section.title} {name}".strip())
-        style = f"height:{int(figure['layout']['height'])}px"
-        if least := int(figure["layout"].get("meta", {}).get("least_width", 0)):
-            style += f";min-width:{least}px"
-        box = (
-            f'<div class="figure" id="{key}" role="img" aria-label="{label}" style="{style}"></div>'
-        )
-        note = f'<p class="note">{html.escape(figure["note"])}</p>' if figure.get("note") else ""
-        parts.append(f'<div class="scrolls">{box}</div>{note}')
-    content = "".join(f"<div>{part}</div>" for part in parts)
-    content = f'<div class="several">{content}</div>' if len(parts) > 1 else "".join(parts)
-    classes = " ".join(["wide"] * section.wide + [section.kind] * bool(section.kind))
+        parts.append(_render_figure(figure, key, f"{section.title} {name}".strip()))
+    content = "".join(parts)
+    if len(parts) > 1:
+        content = f'<div class="several">{"".join(f"<div>{part}</div>" for part in parts)}</div>'
+    classes = " ".join(filter(None, ["wide" if section.wide else "", section.kind]))
     heading = f"<h2>{html.escape(section.title)}</h2>"
     return f'{section.before}<section class="{classes}">{heading}{content}{section.html}</section>'
+
+
+def _render_figure(figure: Figure, key: str, label: str) -> str:
+    """Return the element of a figure, with its note below."""
+    layout = figure["layout"]
+    style = f"height:{int(layout['height'])}px"
+    least = int(layout.get("meta", {}).get("least_width", 0))
+    if least:
+        style += f";min-width:{least}px"
+    box = (
+        f'<div class="figure" id="{key}" role="img" aria-label="{html.escape(label)}"'
+        f' style="{style}"></div>'
+    )
+    note = f'<p class="note">{html.escape(figure["note"])}</p>' if figure.get("note") else ""
+    return f'<div class="scrolls">{box}</div>{note}'
 
 
 def _round(number: str) -> float:

@@ -20,7 +20,7 @@ from sweeps.show.findings import Findings, findings_of
 from sweeps.show.page import page, scaling_page
 from sweeps.show.page.page import Section
 from sweeps.show.raw_table import render_csv
-from sweeps.show.tables import CSV, HTML, Paragraph, Part, Table, parts_as_html
+from sweeps.show.tables import CSV, HTML, Column, Paragraph, Part, Table, parts_as_html
 from sweeps.show.trials import TrialFiles
 from sweeps.trial.job import State
 
@@ -94,28 +94,36 @@ def write_live(
 
 
 def _render_page(findings: Findings, files: TrialFiles, again_s: float = 0.0) -> str:
-    if (study := files.filled(findings.study)) is not findings.study:
+    study = files.filled(findings.study)
+    if study is not findings.study:
         findings = replace(findings, study=study, origin=findings)
+    is_running = again_s > 0
     curves = files.curves()
-    figures_by_title = figures.build_figures(FigureData(findings, curves, files.usage()))
-    cost_figures = figures_by_title.pop(figures.COST, {})
-    scaling_figures = figures_by_title.pop(figures.SCALING, {})
-    sections = overview.build_sections(findings, files)
-    sections += _build_sections(findings, figures_by_title, running=again_s > 0)
-    if parts := configurations.build_parts(findings, most=_ROWS_IN_HTML):
-        sections.append(Section("Configurations", html=parts_as_html(parts)))
-    if study.rows:
-        sections.append(Section("Trials", html=_render_table(findings)))
-        sections.append(Section(figures.COST, cost_figures, parts_as_html(_build_costs(findings))))
-    if findings.scaling:
-        sections.append(scaling_page.build_section(findings.scaling, scaling_figures))
+    drawn = figures.build_figures(FigureData(findings, curves, files.usage()))
+    below = _build_tables(findings, drawn.pop(figures.COST, {}), drawn.pop(figures.SCALING, {}))
+    above = overview.build_sections(findings, files)
+    sections = [*above, *_build_sections(findings, drawn, is_running), *below]
     data = {
         "written": int(time.time() * 1000),
         "again_s": again_s,
         "metric": curve_metric(study, curves),
+        **files.as_data(findings),
     }
-    data |= files.as_data(findings)
-    return page.render_page(study.name, sections, data, overview.render_status(study, again_s > 0))
+    return page.render_page(study.name, sections, data, overview.render_status(study, is_running))
+
+
+def _build_tables(findings: Findings, costs: Figures, scaling: Figures) -> list[Section]:
+    """Return the sections below those of figures, the last two with their figures."""
+    sections = []
+    parts = configurations.build_parts(findings, most=_ROWS_IN_HTML)
+    if parts:
+        sections.append(Section("Configurations", html=parts_as_html(parts)))
+    if findings.study.rows:
+        sections.append(Section("Trials", html=_render_table(findings)))
+        sections.append(Section(figures.COST, costs, parts_as_html(_build_costs(findings))))
+    if findings.scaling:
+        sections.append(scaling_page.build_section(findings.scaling, scaling))
+    return sections
 
 
 def _build_sections(
@@ -128,33 +136,30 @@ def _build_sections(
     sections: list[Section] = []
     for title, group in figures_by_title.items():
         key = "" if sections else overview.render_key(findings)
-        saved_model = findings.saved_model if title == CLASSES else None
-        below = tables.as_html(build_table(saved_model[1])) if saved_model else ""
+        below = ""
+        if title == CLASSES and findings.saved_model:
+            below = tables.as_html(build_table(findings.saved_model[1]))
         sections.append(Section(title, group, below, wide=title in wide, before=key))
-    lacks_importance = (
-        "Importance" not in figures_by_title and len(figures_by_title.get("Slices", [])) > 1
-    )
-    if (
-        lacks_importance
-        and findings.study.searched
-        and (reason := _explain_no_importance(findings.study, running))
-    ):
-        sections[-1] = replace(sections[-1], html=Paragraph(reason).html)
+    if len(figures_by_title.get("Slices", [])) > 1 and "Importance" not in figures_by_title:
+        reason = _explain_no_importance(findings.study, running)
+        if reason:
+            sections[-1] = replace(sections[-1], html=Paragraph(reason).html)
     return sections
 
 
 def _explain_no_importance(study: StudySnapshot, running: bool) -> str:
+    """Return why the importance of parameters is not shown; "" for a grid."""
     completed = study.count(State.COMPLETED)
+    if not study.searched:
+        return ""
     if completed < MIN_FOR_IMPORTANCE:
         return (
             f"Importance is computed from {MIN_FOR_IMPORTANCE} completed trials on; there are"
             f" {completed}."
         )
-    return (
-        "Importance is computed from the second minute on; beyond 200 trials, at the end."
-        if running
-        else ""
-    )
+    if running:
+        return "Importance is computed from the second minute on; beyond 200 trials, at the end."
+    return ""
 
 
 def _render_table(findings: Findings) -> str:
@@ -172,31 +177,43 @@ def _render_table(findings: Findings) -> str:
 def _build_table(findings: Findings, trials: Sequence[TrialRecord]) -> Table:
     """Return a row for each trial, and below them a row for each note that is numbers."""
     note_rows = notes.numbers(findings.notes)
-    names = dict.fromkeys(name for note in note_rows.values() for name in note)
-    table = findings.table(trials)
-    blank = [""] * (len(table[0]) - 1)
-    usual = [
-        name
-        for name in _USUAL
-        if name not in findings.study.objective and any(name in t.metrics for t in trials)
-    ]
-    uses_gpus = any(trial.gpu_use is not None for trial in trials)
-    table[0] += [*usual, *names, "state", "training (s)", *["GPU use (%)"] * uses_gpus, "error"]
-    for cells, trial in zip(table[1:], trials, strict=True):
-        cells += [text(trial.metrics.get(name, "")) for name in (*usual, *names)]
-        cost = of_trial(trial)
-        seconds = f"{cost['seconds/training']:.1f}" if "seconds/training" in cost else ""
-        use = "" if trial.gpu_use is None else f"{trial.gpu_use:.0f}"
-        cells += [
-            trial.state.replace("_", " "),
-            seconds,
-            *[use] * uses_gpus,
-            trial.error.strip().partition("\n")[0],
-        ]
+    names = [*dict.fromkeys(name for note in note_rows.values() for name in note)]
+    left = findings.table(trials)
+    right = tables.build(_columns(findings, trials, names), trials)
+    table = [cells + more for cells, more in zip(left, right, strict=True)]
     for subject, note in note_rows.items():
-        values = [text(note.get(name, "")) for name in names]
-        table.append([subject, *blank, *[""] * len(usual), *values, *[""] * (3 + uses_gpus)])
+        values = {name: text(value) for name, value in note.items()}
+        blank = [""] * (len(left[0]) - 1)
+        table.append([subject, *blank, *(values.get(title, "") for title in right[0])])
     return table
+
+
+def _columns(
+    findings: Findings, trials: Sequence[TrialRecord], names: Sequence[str]
+) -> list[Column[TrialRecord]]:
+    """Return the columns right of params and objectives; `names` are metrics of the notes."""
+
+    def metric(name: str) -> Column[TrialRecord]:
+        return Column(name, lambda trial: text(trial.metrics.get(name, "")))
+
+    def seconds(trial: TrialRecord) -> str:
+        training_s = of_trial(trial).get("seconds/training")
+        return "" if training_s is None else f"{training_s:.1f}"
+
+    others = [name for name in _USUAL if name not in findings.study.objective]
+    usual = [name for name in others if any(name in trial.metrics for trial in trials)]
+    columns = [metric(name) for name in (*usual, *names)]
+    columns += [
+        Column("state", lambda trial: trial.state.replace("_", " ")),
+        Column("training (s)", seconds),
+    ]
+    if any(trial.gpu_use is not None for trial in trials):
+        columns.append(Column("GPU use (%)", _gpu_use))
+    return [*columns, Column("error", lambda trial: trial.error.strip().partition("\n")[0])]
+
+
+def _gpu_use(trial: TrialRecord) -> str:
+    return "" if trial.gpu_use is None else f"{trial.gpu_use:.0f}"
 
 
 def _count_shown(findings: Findings, trials: Sequence[TrialRecord]) -> Paragraph:
@@ -210,18 +227,17 @@ def _count_shown(findings: Findings, trials: Sequence[TrialRecord]) -> Paragraph
 
 def _build_costs(findings: Findings) -> list[Part]:
     """Return a table of costs by state of the trials, and the time of idle slots."""
-    costs = findings.costs
-    names = ["trials", *(name for name in COSTS if name in costs.get("all", {}))]
+    names = ["trials", *(name for name in COSTS if name in findings.costs.get("all", {}))]
     table: Table = [["", *(name.removeprefix("seconds/").replace("_", " ") for name in names)]]
-    for kind, cost in costs.items():
-        table.append(
-            [kind, *(_format_cost(name, cost[name]) if name in cost else "" for name in names)]
-        )
+    for kind, cost in findings.costs.items():
+        cells = [_format_cost(name, cost[name]) if name in cost else "" for name in names]
+        table.append([kind, *cells])
     sums = (
         f"Idle slots while the last trials ran: {duration(findings.tail_s)}. Times are h:min:s,"
         " summed over trials."
     )
-    if elapsed_s := real_time_s(findings.study.rows):
+    elapsed_s = real_time_s(findings.study.rows)
+    if elapsed_s:
         sums = f"Real time in which trials ran: {duration(elapsed_s)}. {sums}"
     return [table, Paragraph(sums), *_build_efficiency(findings)]
 
@@ -230,13 +246,12 @@ def _build_efficiency(findings: Findings) -> list[Part]:
     """Return a table of the use of each requested resource, and advice; nothing if no request was
     recorded."""
     uses, advice = findings.efficiency
+    header = ["used by a trial", "requested", "median", "worst"]
     rows = [
         [f"{use.name} ({use.unit})", *(text(v, 4) for v in (use.requested, use.median, use.worst))]
         for use in uses
     ]
-    parts: list[Part] = (
-        [[["used by a trial", "requested", "median", "worst"], *rows]] if rows else []
-    )
+    parts: list[Part] = [[header, *rows]] if rows else []
     return parts + [Paragraph(str(line)) for line in advice]
 
 

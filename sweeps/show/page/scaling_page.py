@@ -1,7 +1,7 @@
 """The scaling page: `Scaling` as sentences, tables and a figure."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, pairwise, product
 from typing import Any
 
@@ -52,7 +52,7 @@ def tables(scaling: Scaling) -> list[Table]:
     """Return tables of speed and cost with a line per count of each series, without empty
     columns."""
     shown = []
-    for columns in _columns(scaling):
+    for columns in (_speed_columns(scaling), _cost_columns(scaling)):
         table = [["series", scaling.unit, *columns]]
         for series in scaling.series:
             for count in series.counts:
@@ -104,26 +104,24 @@ def contradictions(scaling: Scaling) -> list[str]:
     sentences = []
     for series in scaling.series:
         name = f" ({series.name})" if series.name else ""
-        first = scaling.label(series.counts[0])
-        if above := [count for count in series.counts if count.efficiency > 1 + _TOLERANCE]:
-            cells = ", ".join(f"{scaling.label(count)} {count.efficiency:.0%}" for count in above)
-            sentences.append(
-                f"More than 100% of ideal{name}: {cells}. {_ABOVE_IDEAL.format(first=first)}"
-            )
-        for fewer, more in pairwise(series.counts):
-            if more.epoch_s > (1 + _TOLERANCE) * fewer.epoch_s:
-                slower = (
-                    f"{scaling.label(more)} slower than"
-                    f" {scaling.label(fewer, with_unit=False)}{name}"
-                )
-                sentences.append(
-                    f"{slower}: {_cell(more.epoch_s)} s against {_cell(fewer.epoch_s)} s. {_SLOWER}"
-                )
+        above = [count for count in series.counts if count.efficiency > 1 + _TOLERANCE]
+        if above:
+            cells = ", ".join(f"{scaling.label(c)} {c.efficiency:.0%}" for c in above)
+            causes = _ABOVE_IDEAL.format(first=scaling.label(series.counts[0]))
+            sentences.append(f"More than 100% of ideal{name}: {cells}. {causes}")
+        sentences += _slower(scaling, series, name)
     if any(" across nodes of " in f" {series.name}" for series in scaling.series):
-        sentences.append(
-            "Equal counts on one and on several nodes differ: each is a series with a law of its"
-            " own."
-        )
+        sentences.append(_TWO_LAWS)
+    return sentences
+
+
+def _slower(scaling: Scaling, series: Series, name: str) -> list[str]:
+    sentences = []
+    for fewer, more in pairwise(series.counts):
+        if more.epoch_s > (1 + _TOLERANCE) * fewer.epoch_s:
+            label = scaling.label(fewer, with_unit=False)
+            times = f"{_cell(more.epoch_s)} s against {_cell(fewer.epoch_s)} s"
+            sentences.append(f"{scaling.label(more)} slower than {label}{name}: {times}. {_SLOWER}")
     return sentences
 
 
@@ -132,6 +130,9 @@ _ABOVE_IDEAL = (
     "Usual causes: a slow start of the smallest count ({first}: cold cache, other jobs on the"
     " node), data or activations that fit into memory only when divided, or another batch per"
     " device."
+)
+_TWO_LAWS = (
+    "Equal counts on one and on several nodes differ: each is a series with a law of its own."
 )
 _SLOWER = (
     "Usual causes: batches too small to share, gradients over a slow network, or an input pipeline"
@@ -265,61 +266,80 @@ def _by_count(
 
 # for 1, 2, up to 4, up to 8, and more nodes
 _SYMBOLS = ("circle", "square", "diamond", "triangle-down", "x")
+_DASHES = ("dash", "dashdot", "dot")
 _HOVER = "%{text}: %{y:.4g}<extra>%{fullData.name}</extra>"
 
 
 def _traces(scaling: Scaling, series: Series, i: int, ends: list[int]) -> list[Trace]:
     """Return points for the measured counts, a dashed line for the forecast, and a band for its
     interval."""
-    counts = series.counts
     first = series.counts[0]
     color = f"--series-{i % theme.SERIES}"
     scale = first.epoch_s * first.count / ends[0]
-    symbols = [_SYMBOLS[min((count.nodes - 1).bit_length(), len(_SYMBOLS) - 1)] for count in counts]
     marks = scatter(
         "markers",
-        [count.count for count in counts],
-        [scale / count.epoch_s for count in counts],
-        text=[scaling.label(count) for count in counts],
-        marker={"color": color, "size": 9, "symbol": symbols},
+        [count.count for count in series.counts],
+        [scale / count.epoch_s for count in series.counts],
+        text=[scaling.label(count) for count in series.counts],
+        marker={"color": color, "size": 9, "symbol": [*map(_symbol, series.counts)]},
         name=series.name or "measured",
         legendgroup=series.name,
         hovertemplate="%{text}: %{y:.3g} times<extra>%{fullData.name}</extra>",
     )
-    x = [first.count * (ends[1] / first.count) ** (i / 20) for i in range(21)]
+    return [marks, *_forecast_traces(series, color, scale, ends[1], _DASHES[i // theme.SERIES % 3])]
+
+
+def _forecast_traces(
+    series: Series, color: str, scale: float, last: float, dash: str
+) -> list[Trace]:
+    """Return the edges of the band up to the last count, and the line in it."""
+    start = series.counts[0].count
+    x = [start * (last / start) ** (i / 20) for i in range(21)]
     ahead = [forecast for count in x if (forecast := predict_epoch_time(series, count))]
-    hidden: Any = {"legendgroup": series.name, "showlegend": False, "hoverinfo": "skip"}
-    band: Any = {"line": {"width": 0}, "fill": "tonexty", "fillcolor": f"{color}-faint", **hidden}
-    dashed = {
-        "color": color,
-        "dash": ["dash", "dashdot", "dot"][i // theme.SERIES % 3],
-        "width": 1.5,
-    }
-    x = x[: len(ahead)]
+
+    def line(values: Iterable[float], **style: Any) -> Trace:
+        y = [scale / value for value in values]
+        hidden: Any = {"legendgroup": series.name, "showlegend": False, "hoverinfo": "skip"}
+        return scatter("lines", x[: len(ahead)], y, **style, **hidden)
+
+    edge = {"width": 0}
     return [
-        marks,
-        scatter(
-            "lines", x, [scale / forecast.high for forecast in ahead], line={"width": 0}, **hidden
-        ),
-        scatter("lines", x, [scale / forecast.low for forecast in ahead], **band),
-        scatter("lines", x, [scale / forecast.value for forecast in ahead], line=dashed, **hidden),
+        line((f.high for f in ahead), line=edge),
+        line((f.low for f in ahead), line=edge, fill="tonexty", fillcolor=f"{color}-faint"),
+        line((f.value for f in ahead), line={"color": color, "dash": dash, "width": 1.5}),
     ]
+
+
+def _symbol(count: Count) -> str:
+    return _SYMBOLS[min((count.nodes - 1).bit_length(), len(_SYMBOLS) - 1)]
 
 
 def _to_target(scaling: Scaling, series: Series) -> list[str]:
     """Return sentences about the cheapest count for the target, and the savings and costs of faster
     counts."""
-    timed = [
-        (c.target_s * c.devices / 3600, c.target_s, c)
-        for c in series.counts
-        if c.target_s is not None
-    ]
+    timed = [(c.target_s, c) for c in series.counts if c.target_s is not None]
     if series.target is None or not timed:
         return []
     goal = f"{scaling.objective} {series.target:.4g}"
-    reached = sorted((item for item in timed if math.isfinite(item[1])), key=lambda item: item[:2])
+    reached = [
+        (c.devices * target_s / 3600, target_s, c) for target_s, c in timed if target_s < math.inf
+    ]
     if not reached:
         return [f"No count reached {goal}."]
+    reached.sort(key=lambda item: item[:2])
+    choices = _choices(scaling, reached)
+    rank = "The only count" if len(reached) == 1 else "Fastest and cheapest"
+    if len(choices) > 1:
+        rank = "Cheapest"
+    sentences = [f"{rank} to {goal}: {'; '.join(choices)}."]
+    late = [scaling.label(c, with_unit=False) for target_s, c in timed if math.isinf(target_s)]
+    if late:
+        sentences.append(f"{', '.join(late)} did not reach the target.")
+    return sentences
+
+
+def _choices(scaling: Scaling, reached: Sequence[tuple[float, float, Count]]) -> list[str]:
+    """Return the cheapest count, and each faster one by its price: of hours, seconds and counts."""
     (hours, cheapest_s, cheapest), *dearer = reached
     choices = [f"{scaling.label(cheapest)} ({duration(cheapest_s)}, {hours:.3g} {scaling.hours})"]
     fastest_s = cheapest_s
@@ -329,29 +349,20 @@ def _to_target(scaling: Scaling, series: Series) -> list[str]:
             saved = duration(cheapest_s - seconds)
             label = scaling.label(count, with_unit=False)
             choices.append(f"{label} would save {saved} and cost {more_hours / hours - 1:.0%} more")
-    rank = (
-        "Cheapest" if len(choices) > 1 else "Fastest and cheapest" if dearer else "The only count"
-    )
-    late = ", ".join(
-        scaling.label(count, with_unit=False) for _, seconds, count in timed if math.isinf(seconds)
-    )
-    return [
-        f"{rank} to {goal}: {'; '.join(choices)}.",
-        *([f"{late} did not reach the target."] if late else []),
-    ]
+    return choices
 
 
 def duration(seconds: float) -> str:
-    size, unit = (
-        (1, "s") if seconds < 100 else (60, "minutes") if seconds < 6000 else (3600, "hours")
-    )
-    return f"{seconds / size:.3g} {unit}"
+    if seconds < 100:
+        return f"{seconds:.3g} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.3g} minutes"
+    return f"{seconds / 3600:.3g} hours"
 
 
-def _columns(scaling: Scaling) -> tuple[Columns, Columns]:
-    """Return the columns of the tables of speed and cost."""
+def _speed_columns(scaling: Scaling) -> Columns:
     use = "GPU use (%)" if scaling.unit == "GPUs" else "CPU use (100% is a core)"
-    speed: Columns = {
+    return {
         "trials": lambda c: str(c.trials),
         f"{scaling.time} (s)": _epoch_cell,
         "images/s": lambda c: _cell(c.images_s),
@@ -360,7 +371,10 @@ def _columns(scaling: Scaling) -> tuple[Columns, Columns]:
         use: lambda c: _cell(c.use_percent),
         "power (W)": lambda c: _cell(c.watts),
     }
-    cost: Columns = {
+
+
+def _cost_columns(scaling: Scaling) -> Columns:
+    return {
         scaling.objective: lambda c: _cell(c.objective, digits=4),
         "tracing (s)": lambda c: _cell(c.tracing_s) if c.tracing_s else "",
         "epochs to stable": lambda c: _cell(c.epochs_to_stable),
@@ -372,7 +386,6 @@ def _columns(scaling: Scaling) -> tuple[Columns, Columns]:
             "" if c.target_s == math.inf else _cell(c.target_s, c.devices / 3600)
         ),
     }
-    return speed, cost
 
 
 def _epoch_cell(count: Count) -> str:

@@ -183,20 +183,19 @@ def _best(study: ComparedStudy) -> str:
 
 
 def _name(study: ComparedStudy) -> str:
-    best = study.findings.answer.best_configuration
-    return "" if study.findings.answer.front else best.name if best else study.best_trials[0].name
+    answer = study.findings.answer
+    if answer.front:
+        return ""
+    best = answer.best_configuration or study.best_trials[0]
+    return best.name
 
 
 def _cost(name: str) -> Callable[[ComparedStudy], str]:
     def cell(study: ComparedStudy) -> str:
         value = study.findings.costs["all"].get(name)
-        return (
-            ""
-            if value is None
-            else duration(value)
-            if name.startswith("seconds/")
-            else text(value, digits=4)
-        )
+        if value is None:
+            return ""
+        return duration(value) if name.startswith("seconds/") else text(value, digits=4)
 
     return cell
 

@@ -3,7 +3,7 @@ tests."""
 
 import html
 from collections.abc import Sequence
-from itertools import accumulate, chain
+from itertools import chain
 from operator import attrgetter
 
 from sweeps.analysis import costs
@@ -111,30 +111,33 @@ def _make_figure(studies: Sequence[ComparedStudy], data: Sequence[Trace], x: str
 def _best_so_far(studies: Sequence[ComparedStudy], by_time: bool) -> Figure:
     """Return the best objective so far by the number of ended trials, or by the training of all of
     them."""
-    data = []
     longest_s = max(study.findings.costs["all"].get("seconds/training", 0.0) for study in studies)
-    unit, unit_s = (
-        ("h", 3600) if longest_s >= 7200 else ("min", 60) if longest_s >= 120 else ("s", 1)
-    )
+    units = {"h": 3600, "min": 60, "s": 1}
+    unit = next((name for name, unit_s in units.items() if longest_s >= 2 * unit_s), "s")
+    data = []
     for number, study in enumerate(studies):
-        ended = [trial for trial in study.study.rows if trial.attempts and trial.state.is_over]
-        ended.sort(key=lambda trial: trial.attempts[-1].ended_at)
-        times = accumulate(
-            costs.of_trial(trial).get("seconds/training", 0.0) / unit_s for trial in ended
-        )
-        best_of = max if study.study.directions[0] == "maximize" else min
-        x: list[float] = []
-        y: list[float] = []
-        for place, (trial, elapsed) in enumerate(zip(ended, times, strict=True)):
-            if trial.result or y:
-                x.append(elapsed if by_time else place + 1)
-                y.append(best_of([*y[-1:], *trial.result[:1]]))
+        x, y = _steps(study, units[unit] if by_time else None)
         line = {**series_line(number), "shape": "hv"}
-        data.append(
-            scatter("lines", x, y, name=escape(study.label), line=line, hovertemplate=_HOVER)
-        )
+        name = escape(study.label)
+        data.append(scatter("lines", x, y, name=name, line=line, hovertemplate=_HOVER))
     x_title = f"training of all trials ({unit})" if by_time else "trials that ended"
     return _make_figure(studies, data, x_title, studies[0].study.objective[0])
+
+
+def _steps(study: ComparedStudy, unit_s: int | None) -> tuple[list[float], list[float]]:
+    """Return the best objective after each trial that ended, by number or in units of training."""
+    ended = [trial for trial in study.study.rows if trial.attempts and trial.state.is_over]
+    ended.sort(key=lambda trial: trial.attempts[-1].ended_at)
+    best_of = max if study.study.directions[0] == "maximize" else min
+    elapsed_s = 0.0
+    x: list[float] = []
+    y: list[float] = []
+    for place, trial in enumerate(ended, 1):
+        elapsed_s += costs.of_trial(trial).get("seconds/training", 0.0)
+        if trial.result or y:
+            x.append(elapsed_s / unit_s if unit_s else place)
+            y.append(best_of([*y[-1:], *trial.result[:1]]))
+    return x, y
 
 
 def _curves(studies: Sequence[ComparedStudy]) -> Figure | None:

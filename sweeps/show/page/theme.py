@@ -6,6 +6,7 @@ viridis (van der Walt and Smith 2015), which colour-blind readers can read. It b
 level, which contrasts most with the page.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 _VIRIDIS = ["#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0da39", "#fde725"]
@@ -37,16 +38,16 @@ def colors(dark: bool) -> dict[str, Any]:
     palette |= {f"--scale-{i}": color for i, color in enumerate(scale)}
     for i, color in enumerate(_SERIES):
         red, green, blue = (int(color[start : start + 2], 16) for start in (1, 3, 5))
-        palette |= {
-            f"--series-{i}": color,
-            f"--series-{i}-faint": f"rgba({red},{green},{blue},0.14)",
-        }
-    counts = [_mix(palette["--card"], palette["--done"], i / (_COUNTS - 1)) for i in range(_COUNTS)]
-    scales = {"--scale": scale, "--counts": counts}
-    return palette | {
-        name: [[i / (len(levels) - 1), color] for i, color in enumerate(levels)]
-        for name, levels in scales.items()
-    }
+        palette[f"--series-{i}"] = color
+        palette[f"--series-{i}-faint"] = f"rgba({red},{green},{blue},0.14)"
+    shares = [i / (_COUNTS - 1) for i in range(_COUNTS)]
+    counts = [_mix(palette["--card"], palette["--done"], share) for share in shares]
+    return palette | {"--scale": _levels(scale), "--counts": _levels(counts)}
+
+
+def _levels(colors: Sequence[str]) -> list[list[Any]]:
+    """Return plotly's scale of these colours."""
+    return [[i / (len(colors) - 1), color] for i, color in enumerate(colors)]
 
 
 def _mix(first: str, second: str, share: float) -> str:

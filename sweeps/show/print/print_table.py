@@ -11,7 +11,7 @@ from sweeps.analysis.comparison import interval
 from sweeps.base.errors import UserError
 from sweeps.base.wording import printable, text, without_noise
 from sweeps.hydra.near import advise_names
-from sweeps.record.study import TrialRecord, parameters
+from sweeps.record.study import StudySnapshot, TrialRecord, parameters
 from sweeps.record.study_file import sweeps_line
 from sweeps.show import notes
 from sweeps.show.figures.classes import build_columns
@@ -66,28 +66,29 @@ def render_table(findings: Findings, columns: Sequence[str], style: str) -> str:
     unknown column.
     """
     study = findings.study
+    groups = _groups(findings)
+    if not groups:
+        raise _no_result(study)
     constants = notes.numbers(findings.notes)
     header, *lines = raw_table(study, constants)
     cells_of = {line[0]: dict(zip(header, line, strict=True)) for line in lines}
-    groups = _groups(findings)
-    if not groups:
-        reason = f"Show the reason: {sweeps_line('status', study.folder)}"
-        raise UserError(f"study {study.name}: no trial has a result.\n{reason}")
-
-    params = parameters(study.rows)
-    shared = {header[0], *(param_column(key) for key in params)}
-    objectives = {metric_column(name, params): i for i, name in enumerate(study.objective)}
-    table: dict[str, list[_Cell]] = {}
-    for name in _chosen(header, columns) or _usual(findings, params, constants.values()):
-        cells = []
-        for group in groups:
-            values = [cells_of[trial.number][name] for trial in group.trials]
-            cells.append(_cell(name, values, name in shared))
-        if name in objectives:
-            cells = _mark_best(findings, groups, cells, objectives[name])
-        table[name.lstrip("+")] = cells
+    rows = [[cells_of[trial.number] for trial in group.trials] for group in groups]
+    names = _chosen(header, columns) or _usual(findings, constants.values())
+    shared = {header[0], *map(param_column, parameters(study.rows))}
+    table = {name.lstrip("+"): _column(name, rows, name in shared) for name in names}
+    _mark_best(table, findings, groups)
     _add_constants(table, [cells_of[subject] for subject in constants], header[0])
     return _render(table, style)
+
+
+def _column(name: str, rows: Sequence[Sequence[Mapping[str, Any]]], is_param: bool) -> list[_Cell]:
+    """Return the cell of a column in each row, from the cells of the row's trials."""
+    return [_cell(name, [cells[name] for cells in row], is_param) for row in rows]
+
+
+def _no_result(study: StudySnapshot) -> UserError:
+    reason = f"Show the reason: {sweeps_line('status', study.folder)}"
+    return UserError(f"study {study.name}: no trial has a result.\n{reason}")
 
 
 def _render(table: Mapping[str, Sequence[_Cell]], style: str) -> str:
@@ -122,18 +123,13 @@ def _chosen(header: Sequence[str], columns: Sequence[str]) -> list[str]:
     return [names[column] for column in typed]
 
 
-def _usual(
-    findings: Findings, params: Sequence[str], constants: Iterable[Mapping[str, float]]
-) -> list[str]:
+def _usual(findings: Findings, constants: Iterable[Mapping[str, float]]) -> list[str]:
     """Return the columns without a choice: params but the seed, objectives, and what the constants
     have."""
+    params = parameters(findings.study.rows)
     configurations = findings.ranking.configurations
-    seed = configurations[0].key if configurations else None
-    columns = [
-        param_column(key)
-        for key in params
-        if seed is None or param_column(key) != param_column(seed)
-    ]
+    seed = param_column(configurations[0].key) if configurations else None
+    columns = [column for column in map(param_column, params) if column != seed]
     metrics = [*findings.study.objective, *(name for values in constants for name in values)]
     return [*dict.fromkeys([*columns, *(metric_column(name, params) for name in metrics)])]
 
@@ -165,17 +161,19 @@ def render_classes(findings: Findings, style: str) -> str:
     return _render({name: [*map(_Cell, cells)] for name, cells in columns.items()}, style)
 
 
-def _mark_best(
-    findings: Findings, groups: Sequence[_Group], cells: Sequence[_Cell], objective: int
-) -> list[_Cell]:
-    """Return the cells of an objective: the best ones marked, and means of the first objective with
-    the interval of their configuration."""
-    best = _best_rows(findings, groups, objective)
-    marked = [replace(cell, is_best=i in best) for i, cell in enumerate(cells)]
-    if objective > 0:
-        return marked
-    pairs = zip(marked, groups, strict=True)
-    return [cell if cell.half is None else replace(cell, half=group.half) for cell, group in pairs]
+def _mark_best(table: dict[str, list[_Cell]], findings: Findings, groups: Sequence[_Group]) -> None:
+    """Mark the best cells of each objective, and give means of the first objective the interval of
+    their configuration."""
+    study = findings.study
+    params = parameters(study.rows)
+    for objective, metric in enumerate(study.objective):
+        name = metric_column(metric, params)
+        best = _best_rows(findings, groups, objective)
+        for i, cell in enumerate(table.get(name, ())):
+            half = cell.half
+            if objective == 0 and half is not None:
+                half = groups[i].half
+            table[name][i] = replace(cell, half=half, is_best=i in best)
 
 
 def _best_rows(findings: Findings, groups: Sequence[_Group], objective: int) -> list[int]:

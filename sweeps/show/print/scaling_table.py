@@ -56,24 +56,20 @@ def read_table(
 def read_samples(path: Path) -> tuple[list[str], list[Sample]]:
     """Return the columns with values, and a sample per line. Raises as read_table, but accepts a
     single count."""
-    if not path.is_file():
-        raise UserError(
-            f"{path} is not a file.\nType the path of a CSV file as described in docs/scaling.md."
-        )
     (place, header), *lines = _lines(path)
     _check_header(header, place)
     if not lines:
         raise UserError(f"{path} has a header, but no lines below it.\nAdd a line for each trial.")
     rows = [(where, _cells(header, cells, where)) for where, cells in lines]
     filled = [name for name in header if any(row[name] for _, row in rows)]
+    blank = [where for where, row in rows if _EPOCHS in filled and not row[_EPOCHS]]
+    if blank:
+        raise UserError(
+            f"{blank[0]}, column {_EPOCHS}: empty cell.\nUse a number on every line, or remove the"
+            " column."
+        )
     others = [name for name in filled if name not in (*_NUMBERS, "seed")]
     differing = [name for name in others if len({row[name] for _, row in rows}) > 1]
-    for where, row in rows:
-        if _EPOCHS in filled and not row[_EPOCHS]:
-            raise UserError(
-                f"{where}, column {_EPOCHS}: empty cell.\nUse a number on every line, or remove the"
-                " column."
-            )
     return filled, [_sample(row, differing, where) for where, row in rows]
 
 
@@ -106,26 +102,38 @@ def _sample(cells: Mapping[str, str], names: Sequence[str], where: str) -> Sampl
     size = parse_size({name: int(numbers[name]) for name in COUNTED if name in numbers})
     assert size
     count, nodes, _ = size
-    epochs = numbers.get(_EPOCHS)
-    accuracy = numbers.get(_ACCURACY)
+    epochs = numbers.get(_EPOCHS, 0.0)
     epoch_s = numbers.get(EPOCH_TIME) or numbers[_TOTAL_TIME] / (epochs or 1)
-    total_s = numbers.get(_TOTAL_TIME) or (epochs or 0) * epoch_s
+    total_s = numbers.get(_TOTAL_TIME) or epochs * epoch_s
+    is_timed = total_s and _ACCURACY in numbers
     sample = Sample(
         count=count,
         nodes=nodes,
         devices=count,
-        series=" ".join(f"{name}={cells[name]}" for name in names if cells[name]),
+        series=_name({name: cells[name] for name in names}),
         epoch_s=[epoch_s],
-        course=[(total_s, accuracy)] if total_s and accuracy is not None else [],
-        objective=accuracy,
+        course=[(total_s, numbers[_ACCURACY])] if is_timed else [],
+        objective=numbers.get(_ACCURACY),
         images_s=numbers.get(SPEED),
         epochs_to_stable=numbers.get(EPOCHS_TO_STABLE),
     )
-    if EPOCH_TIME not in numbers and not epochs:
-        return sample
-    images_s = numbers[_EXAMPLES] / epoch_s if _EXAMPLES in numbers else None
+    if EPOCH_TIME in numbers or epochs:
+        return _with_epochs(sample, numbers)
+    return sample
+
+
+def _name(cells: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={cell}" for name, cell in cells.items() if cell)
+
+
+def _with_epochs(sample: Sample, numbers: Mapping[str, float]) -> Sample:
+    """Return the sample with what follows from the duration of an epoch."""
+    (epoch_s,) = sample.epoch_s
+    images_s = sample.images_s
+    if images_s is None and _EXAMPLES in numbers:
+        images_s = numbers[_EXAMPLES] / epoch_s
     stable_s = sample.epochs_to_stable and sample.epochs_to_stable * epoch_s
-    return replace(sample, images_s=sample.images_s or images_s, time_to_stable_s=stable_s)
+    return replace(sample, images_s=images_s, time_to_stable_s=stable_s)
 
 
 def _read_numbers(cells: Mapping[str, str], where: str) -> dict[str, float]:
@@ -157,6 +165,10 @@ def _number(name: str, cell: str, where: str) -> float:
 
 def _lines(path: Path) -> list[tuple[str, list[str]]]:
     """Return the place and the cells of the header and of each line below it."""
+    if not path.is_file():
+        raise UserError(
+            f"{path} is not a file.\nType the path of a CSV file as described in docs/scaling.md."
+        )
     try:
         numbered = enumerate(path.read_text("utf-8-sig").splitlines(), 1)
         lines = [

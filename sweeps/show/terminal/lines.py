@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from io import TextIOWrapper
+from itertools import chain
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -16,7 +17,7 @@ from rich.cells import cell_len
 from rich.console import Group, JustifyMethod
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TimeRemainingColumn
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from sweeps.base.errors import Outage
@@ -102,27 +103,11 @@ class View:
         """Print the best trials, the errors, and the paths of the results."""
         findings = findings_of(study)
         study = findings.study
-        parts = configurations.build_parts(findings, most=10)
-        for part in parts:
-            self.show(part)
-        if findings.top and not parts:
-            self.say(f"best of {counted(study.count(State.COMPLETED), 'completed trial')}")
-            self.show(findings.table(findings.top[:10]), "right")
-        if findings.front:
-            self.say(f"Pareto front: {counted(len(findings.front), 'trial')}")
+        self._show_best(findings)
         for trials in by_failure_signature(study.bad()):
-            first = trials[0]
-            numbers = [trial.number for trial in trials]
-            log = f"   log: {relative_path(path)}" if (path := _log_of(first)) else ""
-            # Because SLURM's answer was printed when it came, and no log shows more of it.
-            is_repeated = (
-                first.state is State.REFUSED and first.failure_signature in self._first_failures
-            )
-            error = "for the reason above" if is_repeated else one_line(first.error)
-            self.say(f"trial{'s' * (len(trials) > 1)} {_join(numbers)} {first.state}: {error}{log}")
-        for node, reason in find_bad_nodes(
-            outcome for trial in study.rows for outcome in trial.attempts
-        ).items():
+            self.say(self._describe_failure(trials))
+        attempts = chain.from_iterable(trial.attempts for trial in study.rows)
+        for node, reason in find_bad_nodes(attempts).items():
             self.say(
                 f"node {node} {reason}. To avoid it in other studies, type:"
                 f" hydra.launcher.exclude={node}"
@@ -134,6 +119,30 @@ class View:
         if (study.folder / HTML).exists():
             self.say(f"page: {relative_path(study.folder)}/{HTML}")
         self.say(dashboard)
+
+    def _show_best(self, findings: Findings) -> None:
+        parts = configurations.build_parts(findings, most=10)
+        for part in parts:
+            self.show(part)
+        if findings.top and not parts:
+            completed = findings.study.count(State.COMPLETED)
+            self.say(f"best of {counted(completed, 'completed trial')}")
+            self.show(findings.table(findings.top[:10]), "right")
+        if findings.front:
+            self.say(f"Pareto front: {counted(len(findings.front), 'trial')}")
+
+    def _describe_failure(self, trials: Sequence[TrialRecord]) -> str:
+        """Return the error that these trials share, and the log of the first one."""
+        first = trials[0]
+        log = _log_of(first)
+        path = f"   log: {relative_path(log)}" if log else ""
+        error = one_line(first.error)
+        # Because SLURM's answer was printed when it came, and no log shows more of it.
+        if first.state is State.REFUSED and first.failure_signature in self._first_failures:
+            error = "for the reason above"
+        numbers = _join([trial.number for trial in trials])
+        noun = "trials" if len(trials) > 1 else "trial"
+        return f"{noun} {numbers} {first.state}: {error}{path}"
 
     def started(self, trial: TrialRecord, study: StudySnapshot) -> None:
         """Print a line for a trial that has started, in the order of numbers: see
@@ -161,32 +170,29 @@ class View:
         if self._started:
             self._print_started(study)
             self._started.pop(trial.number, None)
+        self.say(self._describe_end(trial, study))
+
+    def _describe_end(self, trial: TrialRecord, study: StudySnapshot) -> str:
         signature = trial.failure_signature
+        error = one_line(trial.error)
         if trial.infeasible:
-            if signature[1] not in self._printed:
-                self._printed.add(signature[1])
-                reason = one_line(trial.error)
-                self.say(
-                    f"trial {trial.number} ({trial.name}) is infeasible, and was not started:"
-                    f" {reason}"
-                )
-        elif (
-            trial.state.is_bad
-            and (first := self._first_failures.setdefault(signature, trial.number)) != trial.number
-        ):
-            self.say(
-                f"trial {trial.number} {trial.state} for the same reason as trial {first}  "
-                f" ({trial.name})"
+            if signature[1] in self._printed:
+                return ""
+            self._printed.add(signature[1])
+            return (
+                f"trial {trial.number} ({trial.name}) is infeasible, and was not started: {error}"
             )
-        elif trial.state.is_bad:
+        if trial.state.is_bad:
+            line = f"trial {trial.number} {trial.state}"
+            first = self._first_failures.setdefault(signature, trial.number)
+            if first != trial.number:
+                return f"{line} for the same reason as trial {first}   ({trial.name})"
             log_end = "" if trial.attempts[-1].missing_objective else _log_end(trial)
-            self.say(
-                f"trial {trial.number} {trial.state}: {one_line(trial.error)}  "
-                f" ({trial.name}){log_end}"
-            )
-        elif not self.console.is_terminal:
-            end = result_of(trial, study) or one_line(trial.error)
-            self.say(f"trial {trial.number} {trial.state}{_params(trial)}   {end}")
+            return f"{line}: {error}   ({trial.name}){log_end}"
+        if self.console.is_terminal:
+            return ""
+        end = result_of(trial, study) or error
+        return f"trial {trial.number} {trial.state}{_params(trial)}   {end}"
 
     def tick(self, study: StudySnapshot, notes: list[str]) -> None:
         """Update the live view, or print new notes. Notes that differ only in numbers are printed
@@ -215,32 +221,33 @@ class View:
 
     def _picture(self, study: StudySnapshot, notes: list[str]) -> Group:
         ended = study.over()
-        pruned = study.count(State.PRUNED, State.INFEASIBLE)
-        bad = sum(trial.state.has_failed for trial in study.rows)
         running = [trial for trial in study.rows if trial.state is State.RUNNING]
-        counts = Text.assemble(
-            (f"{study.name}  ", "bold"),
-            (f"{study.count(State.COMPLETED)} completed", "green"),
-            f"  {len(running)} running  ",
-            (f"{pruned} pruned  " if pruned else "", "cyan"),
-            (f"{bad} failed", "red" if bad else "dim"),
-            f"  of {study.total}",
-        )
         self._bar.update(self._bar.task_ids[0], total=study.total, completed=ended)
         lines = []
-        if best := study.best():
-            lines.append(
-                Text(f"best  {study.objective[0]}={best.objective[0]:.6g}  {best.name}", "bold")
-            )
+        best = study.best()
+        if best:
+            value = f"{study.objective[0]}={best.objective[0]:.6g}"
+            lines.append(Text(f"best  {value}  {best.name}", "bold"))
         for trial in running[:12]:
-            lines.append(
-                Text(
-                    f"  {trial.number}  {trial.name}  {format_metrics(trial.metrics, study)}", "dim"
-                )
-            )
+            metrics = format_metrics(trial.metrics, study)
+            lines.append(Text(f"  {trial.number}  {trial.name}  {metrics}", "dim"))
         if not running and not ended:
             lines.append(Text("  importing the preloaded modules once for all trials", "dim"))
-        return Group(counts, self._bar, *lines, *(Text(note, "yellow") for note in notes))
+        lines += [Text(note, "yellow") for note in notes]
+        return Group(_count_line(study, len(running)), self._bar, *lines)
+
+
+def _count_line(study: StudySnapshot, running: int) -> Text:
+    pruned = study.count(State.PRUNED, State.INFEASIBLE)
+    bad = sum(trial.state.has_failed for trial in study.rows)
+    return Text.assemble(
+        (f"{study.name}  ", "bold"),
+        (f"{study.count(State.COMPLETED)} completed", "green"),
+        f"  {running} running  ",
+        (f"{pruned} pruned  " if pruned else "", "cyan"),
+        (f"{bad} failed", "red" if bad else "dim"),
+        f"  of {study.total}",
+    )
 
 
 def show_scaling(scaling: Scaling) -> None:
@@ -263,12 +270,9 @@ def _build_table(rows: Sequence[Sequence[str]], width: int, first: JustifyMethod
     half a number is misread as a number.
     """
     header, *lines = rows
-    table = Table(
-        *(
-            Column(Text(cell), overflow="fold", justify="left" if i else first)
-            for i, cell in enumerate(header)
-        )
-    )
+    table = Table()
+    for i, cell in enumerate(header):
+        table.add_column(Text(cell), overflow="fold", justify="left" if i else first)
     for cells in lines:
         # as Text, because brackets would be markup: model.act=[relu]
         table.add_row(*map(Text, cells))
@@ -277,16 +281,25 @@ def _build_table(rows: Sequence[Sequence[str]], width: int, first: JustifyMethod
         table.box = SIMPLE_HEAD
         table.show_edge = False
         table.padding = (0, 1, 0, 0)
-        widths = [
-            max(cell_len(word) for cell in column for word in cell.split(" ")) for column in columns
-        ]
-        left = width - sum(widths) - 2 * len(widths)
-        for column, least, (_, *cells) in zip(table.columns, widths, columns, strict=True):
-            # characters that keep the cells below the header on one line
-            more = max(0, *map(cell_len, cells)) - least
-            column.max_width = least + (more if 0 < more <= left else 0)
-            left -= column.max_width - least
+        widths = _widths(columns, width)
+        for column, most in zip(table.columns, widths, strict=True):
+            column.max_width = most
     return table
+
+
+def _widths(columns: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Return the width of each column: of its longest word, or if there is room, of its longest
+    cell below the header."""
+    widths = [
+        max(cell_len(word) for cell in column for word in cell.split(" ")) for column in columns
+    ]
+    left = width - sum(widths) - 2 * len(widths)
+    for i, (_, *cells) in enumerate(columns):
+        more = max(0, *map(cell_len, cells)) - widths[i]
+        if 0 < more <= left:
+            widths[i] += more
+            left -= more
+    return widths
 
 
 def tally(study: StudySnapshot) -> str:

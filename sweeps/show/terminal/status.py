@@ -27,25 +27,21 @@ def show_status(
     """Print the state of a study. `jobs` describes its SLURM jobs; both drivers are empty if there
     is none."""
     view = View()
-    if not driver and not jobs:  # because a trial without a driver and a job does not run
+    if not (driver or jobs):  # because a trial without a driver and a job does not run
         study = replace(study, rows=[_as_queued(trial) for trial in study.rows])
     status = driver_status.read(study.folder)
     counts = count_states(study)
-
     view.say(_describe_progress(study, counts))
     view.say(f"driver: {driver or next_driver or 'none'}")
-    if driver and status:
-        view.say(f"slots: {status.running} in use{', none free' if status.full else ''}")
+    if driver:
+        view.say(_describe_slots(status))
     view.say(jobs)
-    if not study.done:
-        reason = _explain_wait(status, bool(driver), bool(jobs or next_driver))
-        view.say(_describe_queue(counts, reason))
-    if driver and status:
-        for trouble in status.troubles:
-            view.say(trouble)
+    reason = _explain_wait(status, bool(driver), bool(jobs or next_driver))
+    view.say(_describe_queue(study, counts, reason))
+    for trouble in status.troubles if driver and status else ():
+        view.say(trouble)
     _show_running(view, study)
-    for line in steering.paragraphs(steering.describe_steering(study)):
-        view.say(line.plain)
+    _show_steering(view, study)
     view.closing(study, dashboard)
 
 
@@ -64,10 +60,18 @@ def _describe_progress(study: StudySnapshot, counts: Mapping[str, int]) -> str:
     return f"{line}; {' and '.join(resumed)} trials resume with the study"
 
 
-def _describe_queue(counts: Mapping[str, int], reason: str) -> str:
+def _describe_slots(status: DriverStatus | None) -> str:
+    if status is None:
+        return ""
+    line = f"slots: {status.running} in use"
+    return f"{line}, none free" if status.full else line
+
+
+def _describe_queue(study: StudySnapshot, counts: Mapping[str, int], reason: str) -> str:
     """Return the trials that wait, and why; empty if none waits or there is no reason."""
     waiting = {name: count for name, count in counts.items() if name in _QUEUED}
-    return f"{format_counts(waiting)}{reason}" if waiting and reason else ""
+    has_line = waiting and reason and not study.done
+    return f"{format_counts(waiting)}{reason}" if has_line else ""
 
 
 def _show_running(view: View, study: StudySnapshot) -> None:
@@ -77,6 +81,11 @@ def _show_running(view: View, study: StudySnapshot) -> None:
         view.say(warn_idle_gpus(trial, read_launcher(trial.folder).get("idle_gpu_min")))
     if len(running) > _SHOWN:
         view.say(f"and {len(running) - _SHOWN} more running")
+
+
+def _show_steering(view: View, study: StudySnapshot) -> None:
+    for line in steering.paragraphs(steering.describe_steering(study)):
+        view.say(line.plain)
 
 
 def _explain_wait(status: DriverStatus | None, driver: bool, jobs: bool) -> str:
