@@ -26,16 +26,17 @@ def augment(
     if ranges.moves:
         images = _project(images, ranges, moves)
     if ranges.contrast != (0, 0):
-        images = _contrasted(images, 1 + _between(ranges.contrast, contrast))
+        images = _contrasted(images, _between(ranges.contrast, contrast))
         if clipped:
             images = tf.clip_by_value(images, 0.0, 1.0)
     return images if x.shape.rank == 4 else images[..., 0]
 
 
-def _contrasted(images: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
-    """Multiply the distances of each image's values from their mean by its factor."""
+def _contrasted(images: tf.Tensor, contrast: tf.Tensor) -> tf.Tensor:
+    """Multiply the distances of each image's values from their mean by 1 plus its contrast."""
+    factor = 1 + tf.reshape(contrast, (-1, 1, 1, 1))
     mean = tf.reduce_mean(images, (1, 2), keepdims=True)
-    return (images - mean) * tf.reshape(factors, (-1, 1, 1, 1)) + mean
+    return (images - mean) * factor + mean
 
 
 def _project(images: tf.Tensor, ranges: Augment, uniform: list[tf.Tensor]) -> tf.Tensor:
