@@ -6,8 +6,9 @@ read ahead. Each batch goes through Keras' own `train_step` or `test_step`. Boun
 on the CPU, because slicing needs them there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
@@ -15,6 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from trainers.config.augment import Augment
 from trainers.data.arrays import Data
 from trainers.data.augment import augment
 from trainers.data.on_disk import OnDisk
@@ -124,8 +126,8 @@ class _Passes:
         _check_sizes(data, self._strategy.num_replicas_in_sync)
         self._placed = _place(data, local_replicas(self._strategy) > 1)
         step = tf.function(train_step, jit_compile=True) if model.jit_compile else train_step
-        training_loop = _Loop(model, data, step, steps, is_training=True)
-        test_loop = _Loop(model, data, test_step, steps, is_training=False)
+        training_loop = _Loop(model, data, step, steps, data.augment)
+        test_loop = _Loop(model, data, test_step, steps)
         arrays = self._placed["training"].arrays
         with self._strategy.scope():
             # Traced now, because later calls are timed.
@@ -180,33 +182,26 @@ def _check_sizes(data: Data, devices: int) -> None:
             )
 
 
+@dataclass(eq=False)
 class _Loop:
     """A loop of steps over batches, which TensorFlow runs as one graph."""
 
-    def __init__(
-        self,
-        model: keras.Model,
-        data: Data,
-        step: Step,
-        counter: tf.Variable | None,
-        is_training: bool,
-    ) -> None:
-        self._model = model
-        self._strategy = model.distribute_strategy
-        self._data = data
-        self._step = step
-        self._counter = counter
-        self._augment = data.augment if is_training else None
-        self._names: list[str] = []  # of the metrics, which Keras knows once a step is traced
+    _model: keras.Model
+    _data: Data
+    _step: Step
+    _counter: tf.Variable | None
+    _augment: Augment | None = None
+    _names: Sequence[str] = ()  # of the metrics, which Keras knows once a step is traced
+
+    @property
+    def _strategy(self) -> tf.distribute.Strategy:
+        return self._model.distribute_strategy
 
     def compile(self, arrays: tuple[tf.Tensor, ...]) -> Callable[[_Pass], list[Metrics]]:
         """Return a function that takes a step for each batch, of any number of rows, and returns
         the metrics of each part. Only shapes and types of `arrays` matter."""
-        of_arrays = []
-        for array in arrays:
-            of_arrays.append(tf.TensorSpec((None, *array.shape[1:]), array.dtype))
         signature = _Pass(
-            tuple(of_arrays),
+            tuple(tf.TensorSpec((None, *array.shape[1:]), array.dtype) for array in arrays),
             rows=tf.TensorSpec((None,), tf.int32),
             bounds=tf.TensorSpec((None,), tf.int64),
             ends=tf.TensorSpec((None,), tf.int64),
@@ -231,31 +226,32 @@ class _Loop:
             results = tf.TensorArray(tf.float64, parts)
             first_step = tf.zeros((), tf.int64)
 
-        def take_step(index: tf.Tensor) -> tuple[tf.Tensor]:
-            with tf.device("CPU:0"):
-                rows = share_of_rank(batches.rows_of(index), self._strategy)
-                x = None if ahead is None else ahead.get_next()
-            self._strategy.run(self._step_on_replica, args=(batches, index, rows, x))
-            if self._counter is not None:
-                self._counter.assign_add(1)
-            return (index + 1,)
-
         def take_part(
             part: tf.Tensor, index: tf.Tensor, results: tf.TensorArray
         ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
-            def is_within(index: tf.Tensor) -> tf.Tensor:
-                return index < batches.ends[part]
-
-            (index,) = tf.while_loop(is_within, take_step, (index,), parallel_iterations=1)
-            results = results.write(part, self._take_metrics())
-            return part + 1, index, results
-
-        def is_left(part: tf.Tensor, *_: object) -> tf.Tensor:
-            return part < parts
+            (index,) = tf.while_loop(
+                lambda index: index < batches.ends[part],
+                lambda index: self._take_step(batches, index, ahead),
+                (index,),
+                parallel_iterations=1,
+            )
+            return part + 1, index, results.write(part, self._take_metrics())
 
         state = (0, first_step, results)
-        _, _, results = tf.while_loop(is_left, take_part, state, parallel_iterations=1)
+        _, _, results = tf.while_loop(
+            lambda part, *_: part < parts, take_part, state, parallel_iterations=1
+        )
         return results.stack()
+
+    def _take_step(self, batches: _Pass, index: tf.Tensor, ahead: Any) -> tuple[tf.Tensor]:
+        """Take the step `index`, and return the index of the next step."""
+        with tf.device("CPU:0"):
+            rows = share_of_rank(batches.rows_of(index), self._strategy)
+            x = None if ahead is None else ahead.get_next()
+        self._strategy.run(self._step_on_replica, args=(batches, index, rows, x))
+        if self._counter is not None:
+            self._counter.assign_add(1)
+        return (index + 1,)
 
     def _take_metrics(self) -> tf.Tensor:
         """Return the model's metrics since the last call."""

@@ -54,7 +54,6 @@ def train_parts(
         began = time.perf_counter()
         results = train_pass(rows, batch_size, epoch, end, every)
         seconds = (time.perf_counter() - began) / len(results)
-
         for metrics in results:
             start = end
             end = min(start + every, call_end)

@@ -211,11 +211,11 @@ def save(
     from mlflow.types import Schema, TensorSpec
 
     if isinstance(model, keras.Sequential) or type(model).__name__ == "Functional":
+        weights = weights or model.get_weights()
         # A new model, because without an optimizer, schedule or loss it loads anywhere; clone_model
         # would compile it.
-        trained, model = model, type(model).from_config(model.get_config())
-        model.set_weights(weights or trained.get_weights())
-    elif weights:
+        model = type(model).from_config(model.get_config())
+    if weights:
         model.set_weights(weights)
     inputs, logits = (
         Schema([TensorSpec(np.dtype("float32"), (-1, *shape))])

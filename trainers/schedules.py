@@ -149,14 +149,14 @@ def plan(cfg: Any, rows: int) -> Plan:
     """
     size_of = load_function(cfg.batch_schedule)
     first_size = parallel.batch_size(cfg)
-    has_other_budget = bool(cfg.steps or cfg.images)
-    epochs = sys.maxsize if has_other_budget else cfg.epochs
+    epochs = sys.maxsize if cfg.steps or cfg.images else cfg.epochs
     steps_left = cfg.steps or sys.maxsize
     images_left = cfg.images or sys.maxsize
     size = 0
-    planned: list[tuple[int, int, int, int]] = []
-    while len(planned) < epochs and min(steps_left, images_left) > 0:
-        epoch = len(planned)
+    planned = []
+    for epoch in range(epochs):
+        if min(steps_left, images_left) <= 0:
+            break
         if epoch == MAX_EPOCHS:
             raise _too_many_epochs(cfg)
         previous_size = size
@@ -231,10 +231,9 @@ def lr_factors(cfg: Any, plan: Plan, first: int = 0, end: int | None = None) -> 
     """
     steps = plan.steps[first:end]
     steps_of_whole = plan.steps_of_whole[first:end]
-    times_by_epoch = []
-    for epoch, count in enumerate(steps):
-        times_by_epoch.append(epoch + np.arange(count) / steps_of_whole[epoch])
-    times = np.concatenate(times_by_epoch)
+    times = np.concatenate(
+        [epoch + np.arange(count) / steps_of_whole[epoch] for epoch, count in enumerate(steps)]
+    )
     total = len(steps) - 1 + steps[-1] / steps_of_whole[-1]
 
     schedule = load_function(cfg.lr_schedule)

@@ -56,24 +56,17 @@ def run_in_subprocess(
     Raises OutOfMemory; TimeoutError after `timeout_s` seconds; RuntimeError with the text of any
     other exception, or with the signal or exit code of the fork.
     """
-    usable_gb = math.inf if limit_gb is None else USABLE_FRACTION * limit_gb
     kill_count = _count_oom_kills()
     receiver, sender = _FORK.Pipe(duplex=False)
     process = _FORK.Process(target=_send_result, args=(work, sender, log), daemon=True)
     process.start()
     sender.close()
-    pids = (os.getpid(), process.pid or 0)
     deadline = time.monotonic() + timeout_s
     too_long = TimeoutError(f"it took longer than {timeout_s:g} s")
     try:
         while not receiver.poll(POLL_S):
-            if (
-                memory.used_gb(pids) > usable_gb
-                and memory.used_gb(pids, shared_once=True) > usable_gb
-            ):
-                raise OutOfMemory(
-                    f"it reached {USABLE_FRACTION:.0%} of hydra.launcher.mem_gb={limit_gb:g}"
-                )
+            if limit_gb:
+                _check_memory(process.pid, limit_gb)
             if time.monotonic() > deadline:
                 raise too_long
         result, error = receiver.recv()
@@ -90,6 +83,17 @@ def run_in_subprocess(
     if error:
         raise error
     return cast(Result, result)
+
+
+def _check_memory(pid: int | None, limit_gb: float) -> None:
+    """Raise OutOfMemory if this process and the fork together use almost all of their limit."""
+    pids = (os.getpid(), pid or 0)
+    usable_gb = USABLE_FRACTION * limit_gb
+    # first with shared pages counted by each, which is faster
+    if memory.used_gb(pids) <= usable_gb:
+        return
+    if memory.used_gb(pids, shared_once=True) > usable_gb:
+        raise OutOfMemory(f"it reached {USABLE_FRACTION:.0%} of hydra.launcher.mem_gb={limit_gb:g}")
 
 
 def peak_gb() -> float:

@@ -239,13 +239,19 @@ class _Training:
             if self.stopped:
                 return
             metrics = {**parts[-1].metrics, **self._validate(evaluate)}
-        metrics["epoch_time"] = time.perf_counter() - started
-        metrics["images_per_second"] = len(order) / sum(part.seconds for part in parts)
-        metrics["learning_rate"] = rate
+        metrics |= {
+            "epoch_time": time.perf_counter() - started,
+            "images_per_second": len(order) / sum(part.seconds for part in parts),
+            "learning_rate": rate,
+        }
         self._report(metrics, self.planned.steps[index])
 
         metrics |= mean_metrics(parts)
         progress.history.append([metrics[_criterion(metrics)], metrics["epoch_time"]])
+        self._compare_with_best(metrics)
+
+    def _compare_with_best(self, metrics: dict[str, float]) -> None:
+        progress = self.progress
         if _is_better(metrics, progress.best):
             progress.best_epoch = progress.epoch
             progress.best = metrics

@@ -1,6 +1,7 @@
 """The search for the largest batch that fits, as a function of the tries so far: by their memory,
 else by bisection."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -56,24 +57,23 @@ def next_size(
     """Return the next batch size to try, a multiple of `unit`; None once the largest is known to
     `precision`."""
     low = max((tried.batch_size for tried in tries if tried.fits), default=0)
-    high = min((tried.batch_size for tried in tries if not tried.fits), default=None)
+    high = min((tried.batch_size for tried in tries if not tried.fits), default=math.inf)
     step = max(unit, precision * low)
-    if low >= maximum or (high is not None and high - low <= step):
+    is_precise = low >= maximum or high - low <= step
+    if is_precise or (low and len(tries) >= MOST_TRIES):
         return None
-    if low and len(tries) >= MOST_TRIES:
-        return None
-
-    filling = _filling(tries, estimate)
-    if not tries:
-        size: float = start
-    elif high is None:
-        size = 2 * low if filling is None else min(max(filling - step / 2, low + step), 8 * low)
-    elif filling is None or filling >= high or _repeats(tries):
-        size = (low + high) // 2
-    else:
-        size = min(max(filling - step / 2, low + step), high - 1)
-
+    size = _between(tries, low, high, step, estimate) if tries else start
     return max(unit, min(int(size), maximum) // unit * unit)
+
+
+def _between(tries: Sequence[Try], low: int, high: float, step: float, estimate: Estimate) -> float:
+    """Return the batch size that fills the room, at least a `step` above `low`; without an
+    estimate the double, or the middle of `low` and `high`."""
+    filling = _filling(tries, estimate)
+    is_open = high == math.inf  # and so all tries fitted
+    if filling is None or filling >= high or (_repeats(tries) and not is_open):
+        return 2 * low if is_open else (low + high) // 2
+    return min(max(filling - step / 2, low + step), 8 * low if is_open else high - 1)
 
 
 def _filling(tries: Sequence[Try], estimate: Estimate) -> float | None:

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -70,42 +70,42 @@ def find(cfg: DictConfig, trial: Trial) -> dict[str, float]:
         raise ValueError("The largest batch is found for one process. Remove nodes and ranks")
     OmegaConf.resolve(cfg)
     limit_gb = answers.memory_limit_gb()
-    unit = max(1, cfg.gpus)
-    where = answers.machine(cfg.gpus, limit_gb)
+    where = str(answers.machine(cfg.gpus, limit_gb))
     estimate = _run("before the first try", partial(_estimate, cfg, limit_gb, trial), limit_gb)
+    tries = _Tries(cfg, estimate.rows, trial.checkpoint_folder / "tries.json", where)
+    for size in _sizes(cfg, tries, estimate, where):
+        newest = _try(cfg, size, limit_gb, trial)
+        tries.made.append(newest)
+        metrics = {"batch_size": size, "fits": newest.fits, "try_s": newest.seconds}
+        trial.report({**tries.result, **metrics}, step=len(tries.made))
+        tries.write()
+        if trial.should_stop():
+            return tries.result
+    if tries.largest is None:
+        raise MemoryError(f"not even the smallest batch fits: {tries.made[-1].words}")
+    _save(cfg, tries, tries.largest)
+    _show(tries, trial)
+    return tries.result
+
+
+def _sizes(cfg: DictConfig, tries: "_Tries", estimate: Estimate, where: str) -> Iterator[int]:
+    """Yield the batch sizes to try, each after the one before was tried."""
+    unit = max(1, cfg.gpus)
     rows = estimate.rows
     maximum = max(1, min(rows, cfg.trainer.most or rows) // unit) * unit
-    tries = _Tries(trial.checkpoint_folder / "tries.json", str(where))
     print(f"batches of {unit} to {maximum} examples, on {where}; {estimate}", flush=True)
     start = first_size(estimate, default=parallel.batch_size(cfg))
     while size := next_size(tries.made, start, unit, maximum, cfg.trainer.precision, estimate):
-        newest = _try(cfg, size, limit_gb, trial)
-        print(
-            f"batch_size={size} {'fits' if newest.fits else 'does not fit, see tries.log'}",
-            flush=True,
-        )
-        tries.made.append(newest)
-        metrics = {"batch_size": size, "fits": newest.fits, "try_s": newest.seconds}
-        trial.report({**_result(cfg, tries, rows), **metrics}, step=len(tries.made))
-        tries.write()
-        if trial.should_stop():
-            return _result(cfg, tries, rows)
-    if tries.largest is None:
-        raise MemoryError(f"not even the smallest batch fits: {tries.made[-1].words}")
-    _save(cfg, tries, answers.hardware(cfg.gpus))
-    sentence = _describe(cfg, tries, rows)
-    print(sentence, flush=True)
-    trial.note(
-        "largest batch", f"{sentence} ({tries.too_large.words})" if tries.too_large else sentence
-    )
-    return _result(cfg, tries, rows)
+        yield size
 
 
 class _Tries:
     """The tries of a trial so far, saved in a file. They are valid only on the same machine with
     the same limit."""
 
-    def __init__(self, file: Path, where: str) -> None:
+    def __init__(self, cfg: DictConfig, rows: int, file: Path, where: str) -> None:
+        self._cfg = cfg
+        self._rows = rows
         self._file = file
         self._where = where
         self.made: list[Try] = []
@@ -126,6 +126,38 @@ class _Tries:
     def too_large(self) -> Try | None:
         """Return the smallest try that did not fit."""
         return min((made for made in self.made if not made.fits), default=None)
+
+    @property
+    def result(self) -> dict[str, float]:
+        """Return what the search has found so far."""
+        largest = self.largest or Try(0, False)
+        unit = max(1, self._cfg.gpus)
+        size = advised = largest.batch_size
+        if self.too_large and size:
+            advised = max(unit, int(size * (1 - self._cfg.trainer.reserve)) // unit * unit)
+        return {
+            "largest_batch": size,
+            "per_gpu": size // unit,
+            "advised": advised,
+            "memory_gb": largest.memory_gb,
+            "tries": len(self.made),
+            "whole_training_set": size >= self._rows // unit * unit,
+        }
+
+    def __str__(self) -> str:
+        result = self.result
+        fits = (
+            f"batch_size={result['largest_batch']} fits with gpus={self._cfg.gpus}"
+            f" ({result['memory_gb']:.3g} GB)"
+        )
+        tried = f"tried: {', '.join(str(made.batch_size) for made in self.made)}"
+        if self.too_large:
+            reserve = self._cfg.trainer.reserve
+            advice = f"with {reserve:.0%} in reserve: batch_size={result['advised']}"
+            most = f", at most {MOST_TRIES} sizes" if len(self.made) >= MOST_TRIES else ""
+            return f"{fits}, {self.too_large.batch_size} does not; {advice} ({tried}{most})"
+        whole = "the whole training set" if result["whole_training_set"] else "trainer.most"
+        return f"{whole} fits: {fits} ({tried})"
 
     def write(self) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -148,6 +180,8 @@ def _try(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> Tr
         result = Try(size, False, seconds=time.monotonic() - began, words=str(error))
     with log.open("a") as file:
         file.write(f"{result.words or f'batch_size={size} fits'}\n")
+    outcome = "fits" if result.fits else "does not fit, see tries.log"
+    print(f"batch_size={size} {outcome}", flush=True)
     return result
 
 
@@ -210,10 +244,6 @@ def _size_gb(tensors: Iterable[Any]) -> float:
     return float(sum(sizes)) / 1e9
 
 
-def _load(cfg: DictConfig) -> Data:
-    return load(cfg.dataset, cfg.dataset.get("task") or cfg.loss.get("task"), cfg.seed)
-
-
 def _measure_training(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> float:
     """Start a training as trainers/trainer.py does, in its last phase, and return its peak memory
     in GB."""
@@ -246,7 +276,8 @@ def _build(
     keras.utils.set_random_seed(cfg.seed)
     cfg.batch_size = size
     cfg.batch_per_gpu = None
-    dataset = _shrink_evaluation(_load(cfg), max(1, cfg.gpus))
+    task = cfg.dataset.get("task") or cfg.loss.get("task")
+    dataset = _shrink_evaluation(load(cfg.dataset, task, cfg.seed), max(1, cfg.gpus))
     planned = plan(cfg, len(dataset.training_rows))
     with distribution.strategy(devices, trial.world).scope():
         model = network(cfg, dataset)
@@ -266,31 +297,17 @@ def _shrink_evaluation(dataset: Data, devices: int) -> Data:
     return replace(dataset, validation_rows=validation, test_rows=test)
 
 
-def _result(cfg: DictConfig, tries: _Tries, rows: int) -> dict[str, float]:
-    largest = tries.largest or Try(0, False)
-    unit = max(1, cfg.gpus)
-    size = advised = largest.batch_size
-    if tries.too_large and size:
-        advised = max(unit, int(size * (1 - cfg.trainer.reserve)) // unit * unit)
-    return {
-        "largest_batch": size,
-        "per_gpu": size // unit,
-        "advised": advised,
-        "memory_gb": largest.memory_gb,
-        "tries": len(tries.made),
-        "whole_training_set": size >= rows // unit * unit,
-    }
-
-
-def _save(cfg: DictConfig, tries: _Tries, where: str | None) -> None:
-    if where is None or tries.largest is None:
+def _save(cfg: DictConfig, tries: _Tries, largest: Try) -> None:
+    """Save the answer for trainings on the same hardware."""
+    where = answers.hardware(cfg.gpus)
+    if where is None:
         return
     plain: Any = OmegaConf.to_container(cfg)
     file = answers.answer_file(plain, where)
     answer = {
-        "largest_batch": tries.largest.batch_size,
+        "largest_batch": largest.batch_size,
         "too_large": tries.too_large and tries.too_large.batch_size,
-        "memory_gb": tries.largest.memory_gb,
+        "memory_gb": largest.memory_gb,
         "found": time.strftime("%Y-%m-%d"),
     }
     try:
@@ -301,19 +318,8 @@ def _save(cfg: DictConfig, tries: _Tries, where: str | None) -> None:
         print(f"the answer cannot be saved for trainings: {error}", flush=True)
 
 
-def _describe(cfg: DictConfig, tries: _Tries, rows: int) -> str:
-    result = _result(cfg, tries, rows)
-    too_large = tries.too_large
-    fits = (
-        f"batch_size={result['largest_batch']} fits with gpus={cfg.gpus}"
-        f" ({result['memory_gb']:.3g} GB)"
-    )
-    tried = f"tried: {', '.join(str(made.batch_size) for made in tries.made)}"
-    if too_large:
-        advice = f"with {cfg.trainer.reserve:.0%} in reserve: batch_size={result['advised']}"
-        most = f", at most {MOST_TRIES} sizes" if len(tries.made) >= MOST_TRIES else ""
-        return f"{fits}, {too_large.batch_size} does not; {advice} ({tried}{most})"
-    return (
-        f"{'the whole training set' if result['whole_training_set'] else 'trainer.most'} fits:"
-        f" {fits} ({tried})"
-    )
+def _show(tries: _Tries, trial: Trial) -> None:
+    """Print the answer, and note it with the evidence."""
+    print(tries, flush=True)
+    evidence = f" ({tries.too_large.words})" if tries.too_large else ""
+    trial.note("largest batch", f"{tries}{evidence}")

@@ -61,16 +61,15 @@ def parse(value: object) -> Augment | None:
     flip = settings.pop("flip", "none")
     if flip not in FLIPS:
         raise ValueError(f"dataset.augment.flip={flip}: must be {', '.join(FLIPS)}")
-    for name in settings:
-        if name not in _LIMITS:
-            raise ValueError(
-                f"dataset.augment.{name}: unknown; use flip, {', '.join(_LIMITS)} or preset"
-            )
     augment = Augment(flip, **{name: _limits(name, setting) for name, setting in settings.items()})
     return None if augment == Augment() else augment
 
 
 def _limits(name: str, value: Any) -> tuple[float, float]:
+    if name not in _LIMITS:
+        raise ValueError(
+            f"dataset.augment.{name}: unknown; use flip, {', '.join(_LIMITS)} or preset"
+        )
     lowest, highest, unit = _LIMITS[name]
     limits = [-value, value] if _is_number(value) else value
     if (

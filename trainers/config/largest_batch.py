@@ -7,6 +7,7 @@ no memory.
 
 import hashlib
 import json
+import math
 import os
 import sys
 from collections.abc import Mapping
@@ -91,14 +92,11 @@ def hardware(gpus: int) -> str | None:
         HydraConfig.initialized() and HydraConfig.get().mode == RunMode.RUN
     ):
         return None
-    request = {name: launcher.get(name) for name in NODES + MEMORY} | {
-        "mem_gb": mem_gb and f"{mem_gb:g}"
-    }
-    request |= {"trials_per_gpu": _sharers()}
-    return (
-        "a SLURM node"
-        f" ({', '.join(f'{name}={value}' for name, value in request.items() if value) or 'any'})"
-    )
+    request = {name: launcher.get(name) for name in NODES + MEMORY}
+    request["mem_gb"] = mem_gb and f"{mem_gb:g}"
+    request["trials_per_gpu"] = _sharers()
+    words = ", ".join(f"{name}={value}" for name, value in request.items() if value)
+    return f"a SLURM node ({words or 'any'})"
 
 
 def configuration(cfg: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,14 +172,12 @@ def _check_size(cfg: Any, rows: int | None) -> None:
     size = first = parallel.batch_size(cfg)
     if rows and schedules.builtin_name(cfg.batch_schedule):
         size = max(schedules.plan(cfg, rows).batch_sizes)
-    if answer is None or size <= answer[0]:
-        return
     largest, too_large, date = answer
-    batch = (
-        f"batch_size={size}"
-        if size == first
-        else f"batch_schedule reaches batch_size={size}, which"
-    )
+    if size <= largest:
+        return
+    batch = f"batch_size={size}"
+    if size > first:
+        batch = f"batch_schedule reaches {batch}, which"
     here = f"on {where} with gpus={cfg.gpus}"
     reason = f"does not fit {here}: the largest batch that fits is {largest}"
     if size < too_large:
@@ -192,27 +188,28 @@ def _check_size(cfg: Any, rows: int | None) -> None:
     )
 
 
-def _read(file: Path, where: str, settings: Mapping[str, Any]) -> tuple[int, int, str] | None:
+def _read(file: Path, where: str, settings: Mapping[str, Any]) -> tuple[float, float, str]:
     """Return the largest batch in a file, the smallest batch that did not fit, and the date of the
     search.
 
-    Returns None if there is no file, or no batch was too large. A corrupt file is reported and
+    They are infinite if there is no file, or no batch was too large. A corrupt file is reported and
     ignored.
     """
+    unlimited = (math.inf, math.inf, "")
     try:
         answer = {**json.loads(file.read_bytes())}
         if (answer["place"], answer["configuration"]) != (where, settings):
             raise ValueError("it is for other hardware or another configuration")
         largest = int(answer["largest_batch"])
         too_large = answer["too_large"]
-        return None if too_large is None else (largest, int(too_large), str(answer["found"]))
+        return unlimited if too_large is None else (largest, int(too_large), str(answer["found"]))
     except FileNotFoundError:
-        return None
+        return unlimited
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         _print_once(
             f"{file} is ignored: it contains no largest batch ({error!r}). To delete it: rm {file}"
         )
-        return None
+        return unlimited
 
 
 @lru_cache

@@ -159,18 +159,20 @@ def _read(module: ModuleSpec) -> _Source | None:
 
     text = get_data(path)
     tree = ast.parse(text, path)
-    functions = {}
-    for statement in tree.body:
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
-            functions[statement.name] = statement.args
+    functions = {
+        statement.name: statement.args
+        for statement in tree.body
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     imports_all = any(node.names[0].name == "*" for node in imports)
 
     table = symtable.symtable(text, path, "exec")
-    names = set()
-    for symbol in table.get_symbols():
-        if symbol.is_assigned() or symbol.is_imported():
-            names.add(symbol.get_name())
+    names = {
+        symbol.get_name()
+        for symbol in table.get_symbols()
+        if symbol.is_assigned() or symbol.is_imported()
+    }
     is_dynamic = imports_all or "__getattr__" in names or "globals" in table.get_identifiers()
     return _Source(names, functions, is_dynamic)
 

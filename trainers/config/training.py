@@ -2,6 +2,7 @@
 is imported."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,7 @@ def check_optimizer(optimizer: Mapping[str, Any], cfg: Any) -> None:
     """Raise ValueError for settings that the optimizer does not use, or that are wrong on several
     devices."""
     kind = str(optimizer.get("_target_"))
-    if (
-        kind.endswith(".AdamW")
-        and "weight_decay" in optimizer
-        and optimizer["weight_decay"] is None
-    ):
+    if kind.endswith(".AdamW") and optimizer.get("weight_decay", 0) is None:
         raise ValueError(
             "optimizer.weight_decay=null: adamw needs a weight decay >= 0; try optimizer=adam"
         )
@@ -89,6 +86,12 @@ def check_devices(cfg: Any) -> None:
         and cfg.batch_size not in (type(cfg).batch_size, size)
     ):
         raise _batch_conflict(cfg, size)
+    _check_lr_scaling(cfg)
+
+
+def _check_lr_scaling(cfg: Any) -> None:
+    """Raise ValueError for a setting of the scaled learning rate without another one that it
+    needs."""
     is_scaled = cfg.lr_scaling != "none"
     size = cfg.lr_batch_size
     if is_scaled != (size is not None) or (is_scaled and size < 1):
@@ -165,38 +168,38 @@ def check_plausible(cfg: Any) -> None:
     if cfg.target is not None and cfg.target > 1 and cfg.loss.get("objective") == "val_accuracy":
         hint = f"; try target={cfg.target / 100:g}" if cfg.target <= 100 else ""
         raise ValueError(f"target={cfg.target:g}: val_accuracy is between 0 and 1{hint}")
-    epochs = cfg.epochs if cfg.steps is None and cfg.images is None else None
+    has_epochs = cfg.steps is None and cfg.images is None
     for name, warmup in (
         ("lr_schedule.warmup_epochs", cfg.lr_schedule.get("warmup_epochs") or 0),
         ("warmup_epochs", cfg.warmup_epochs),
     ):
-        if epochs is not None and warmup > epochs:
+        if has_epochs and warmup > cfg.epochs:
             raise ValueError(
-                f"{name}={warmup:g} is longer than the training (epochs={epochs}), so that lr is"
-                f" never reached; try {name}={epochs / 10:g}"
+                f"{name}={warmup:g} is longer than the training (epochs={cfg.epochs}), so that lr"
+                f" is never reached; try {name}={cfg.epochs / 10:g}"
             )
 
 
 def _check_typed_epochs(cfg: Any) -> None:
     """Raise ValueError if typed epochs have no effect, because the budget is in steps or in
     images."""
-    typed = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
     budget = next((name for name in ("steps", "images") if getattr(cfg, name) is not None), "")
-    if budget and any(word.startswith("epochs=") for word in typed):
+    if budget and _is_typed("epochs"):
         problem = f"epochs={cfg.epochs} and {budget}={getattr(cfg, budget)} are two budgets"
         raise ValueError(f"{problem}.\nRemove epochs={cfg.epochs}, or type {budget}=null")
 
 
 def _check_typed_batch(cfg: Any) -> None:
     """Raise ValueError if a typed batch_size has no effect, also if the value is the default."""
-    typed = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
-    has_batch_size = any(word.startswith("batch_size=") for word in typed)
-    if (
-        has_batch_size
-        and cfg.batch_per_gpu is not None
-        and cfg.batch_size != (size := parallel.batch_size(cfg))
-    ):
+    size = parallel.batch_size(cfg)
+    has_two = cfg.batch_per_gpu is not None and cfg.batch_size != size
+    if has_two and _is_typed("batch_size"):
         raise _batch_conflict(cfg, size)
+
+
+def _is_typed(key: str) -> bool:
+    typed = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
+    return any(word.startswith(f"{key}=") for word in typed)
 
 
 def _batch_conflict(cfg: Any, size: int) -> ValueError:
@@ -242,31 +245,34 @@ def check_schedules(cfg: Any, rows: int | None) -> None:
     schedules.check_batch(cfg, parallel.batch_size(cfg), 1, rows)
     batches = schedules.builtin_name(cfg.batch_schedule)
     rates = schedules.builtin_name(cfg.lr_schedule)
-    if (batches, rates) == ("constant_batch", "constant") or (
-        rows is None and batches != "constant_batch"
-    ):
-        return
     if not batches or not rates:  # a user's own function, whose values are known only in training
+        return
+    if (batches, rates) == ("constant_batch", "constant"):
+        return
+    if rows is None and batches != "constant_batch":
         return
     # Any number of rows will do, because rates depend on epochs.
     planned = schedules.plan(cfg, rows or 100 * parallel.batch_size(cfg))
-    phases = [(0, planned.epochs)]
     head = int(cfg.model.get("head_epochs") or 0)
-    if 0 < head < planned.epochs:
-        phases = [(0, head), (head, planned.epochs)]
-    for first, end in phases:
-        zeros = (
-            schedules.lr_factors(cfg, planned, first, end) * cfg.lr < schedules.SMALLEST_LR
-        ).nonzero()[0]
-        if not len(zeros):
-            continue
-        epoch = (
-            first + int(np.searchsorted(np.cumsum(planned.steps[first:end]), zeros[0], "right")) + 1
-        )
-        remedy = "final=0.01" if "final" in cfg.lr_schedule else "factor=0.9"
-        if "start" in cfg.lr_schedule and epoch == first + 1:
-            remedy = "start=0.1"
-        raise ValueError(
-            f"lr_schedule={rates} reaches 0 in epoch {epoch} of {planned.epochs}: "
-            f"nothing would be learned there; try lr_schedule.{remedy}"
-        )
+    bounds = [0, head, planned.epochs] if 0 < head < planned.epochs else [0, planned.epochs]
+    for first, end in pairwise(bounds):
+        _refuse_zero(cfg, planned, first, end)
+
+
+def _refuse_zero(cfg: Any, planned: schedules.Plan, first: int, end: int) -> None:
+    """Raise ValueError if the learning rate reaches zero in a phase, epochs `first` (from 0) up to
+    `end`."""
+    rates = schedules.lr_factors(cfg, planned, first, end) * cfg.lr
+    zeros = np.flatnonzero(rates < schedules.SMALLEST_LR)
+    if not len(zeros):
+        return
+    ends = np.cumsum(planned.steps[first:end])
+    epoch = first + int(np.searchsorted(ends, zeros[0], "right")) + 1
+    remedy = "final=0.01" if "final" in cfg.lr_schedule else "factor=0.9"
+    if "start" in cfg.lr_schedule and epoch == first + 1:
+        remedy = "start=0.1"
+    name = schedules.builtin_name(cfg.lr_schedule)
+    raise ValueError(
+        f"lr_schedule={name} reaches 0 in epoch {epoch} of {planned.epochs}: "
+        f"nothing would be learned there; try lr_schedule.{remedy}"
+    )

@@ -75,11 +75,3 @@ def epoch_order(
     """Shuffle `rows`, or sample as many with replacement: a function of only (seed, epoch)."""
     random = np.random.default_rng([seed, epoch])
     return random.choice(rows, len(rows)) if with_replacement else random.permutation(rows)
-
-
-def from_arrays(
-    x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarray, outputs: int
-) -> Data:
-    """Return a training and a test set as data without a validation set."""
-    train, test = (np.arange(len(array), dtype=np.int32) for array in (x, x_test))
-    return Data(x, y, train, train[:0], x_test, y_test, test, outputs)

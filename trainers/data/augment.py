@@ -21,19 +21,22 @@ def augment(
     replica = tf.distribute.get_replica_context()
     if replica.num_replicas_in_sync > 1:
         seed = tf.random.experimental.stateless_fold_in(seed, replica.replica_id_in_sync_group)
-    examples = tf.shape(x)[0]
-    uniform = tf.unstack(tf.random.stateless_uniform((7, examples), seed))
+    *moves, contrast = tf.unstack(tf.random.stateless_uniform((7, tf.shape(x)[0]), seed))
     images = x if x.shape.rank == 4 else x[..., None]
     if ranges.moves:
-        images = _project(images, ranges, uniform[:6])
+        images = _project(images, ranges, moves)
     if ranges.contrast != (0, 0):
-        contrast = _between(ranges.contrast, uniform[6])
-        factor = 1 + tf.reshape(contrast, (-1, 1, 1, 1))
-        mean = tf.reduce_mean(images, (1, 2), keepdims=True)
-        images = (images - mean) * factor + mean
+        images = _contrasted(images, _between(ranges.contrast, contrast))
         if clipped:
             images = tf.clip_by_value(images, 0.0, 1.0)
     return images if x.shape.rank == 4 else images[..., 0]
+
+
+def _contrasted(images: tf.Tensor, contrast: tf.Tensor) -> tf.Tensor:
+    """Multiply the distances of each image's values from their mean by 1 plus its contrast."""
+    factor = 1 + tf.reshape(contrast, (-1, 1, 1, 1))
+    mean = tf.reduce_mean(images, (1, 2), keepdims=True)
+    return (images - mean) * factor + mean
 
 
 def _project(images: tf.Tensor, ranges: Augment, uniform: list[tf.Tensor]) -> tf.Tensor:
@@ -43,30 +46,34 @@ def _project(images: tf.Tensor, ranges: Augment, uniform: list[tf.Tensor]) -> tf
     Pixel o of the result is pixel c + A(o - c + t) of the image; c is the centre, A = flip x
     rotation x zoom.
     """
-    shape = tf.shape(images)
-    height = tf.cast(shape[1], tf.float32)
-    width = tf.cast(shape[2], tf.float32)
-    # A = [[ax, ay], [bx, by]]
-    ax, ay, bx, by = _turn_and_zoom(ranges, uniform)
-    down = -_between(ranges.shift, uniform[4]) * height
-    right = -_between(ranges.shift, uniform[5]) * width
-    centre_x = (width - 1) / 2
-    centre_y = (height - 1) / 2
-    # where the pixel (0, 0) comes from
-    from_x = right - centre_x
-    from_y = down - centre_y
-    x = centre_x + ax * from_x + ay * from_y
-    y = centre_y + bx * from_x + by * from_y
-    zero = tf.zeros_like(ax)
+    size = tf.shape(images)[1:3]
+    height, width = tf.unstack(tf.cast(size, tf.float32))
     projected = tf.raw_ops.ImageProjectiveTransformV3(
         images=images,
-        transforms=tf.stack([ax, ay, x, bx, by, y, zero, zero], axis=1),
-        output_shape=shape[1:3],
+        transforms=_transforms(height, width, ranges, uniform),
+        output_shape=size,
         fill_value=0.0,
         interpolation="BILINEAR",
         fill_mode="REFLECT",
     )
     return tf.ensure_shape(projected, images.shape)
+
+
+def _transforms(
+    height: tf.Tensor, width: tf.Tensor, ranges: Augment, uniform: list[tf.Tensor]
+) -> tf.Tensor:
+    """Return the eight numbers of each image's projection, shape (examples, 8)."""
+    # A = [[ax, ay], [bx, by]]
+    ax, ay, bx, by = _turn_and_zoom(ranges, uniform)
+    centre_x = (width - 1) / 2
+    centre_y = (height - 1) / 2
+    # where the pixel (0, 0) comes from
+    from_x = -_between(ranges.shift, uniform[5]) * width - centre_x
+    from_y = -_between(ranges.shift, uniform[4]) * height - centre_y
+    x = centre_x + ax * from_x + ay * from_y
+    y = centre_y + bx * from_x + by * from_y
+    zero = tf.zeros_like(ax)
+    return tf.stack([ax, ay, x, bx, by, y, zero, zero], axis=1)
 
 
 def _turn_and_zoom(ranges: Augment, uniform: list[tf.Tensor]) -> tuple[tf.Tensor, ...]:

@@ -7,6 +7,7 @@ renamed, and so is complete or absent.
 import errno
 import fcntl
 import json
+import math
 import os
 import shutil
 import socket
@@ -14,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
@@ -37,6 +38,10 @@ class Plan(NamedTuple):
     dtype: np.dtype
     fill: Callable[[Write], dict[str, Any]]  # writes all rows, returns the content of info.json
 
+    @property
+    def size_bytes(self) -> int:
+        return self.dtype.itemsize * math.prod(self.shape)
+
 
 def open_entry(
     folder: Path, name: str, limit_gb: float, plan: Callable[[], Plan]
@@ -49,22 +54,19 @@ def open_entry(
     ever did.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    entry = _open(folder / name)
-    if entry is None:
-        with _lock(folder / f"{name}.lock"):
-            raise_if_refused(folder / name)
-            entry = _open(folder / name)
-            if entry is None:
-                try:
-                    _make(folder, name, limit_gb, plan())
-                except Undecodable as error:
-                    write_whole(folder / f"{name}{REFUSED}", str(error))
-                    raise
-                entry = _open(folder / name)
-    if entry is None:
+    path = folder / name
+    entry = _open(path)
+    if entry:
+        return entry
+    with _lock(folder / f"{name}.lock"):
+        raise_if_refused(path)
+        entry = _open(path)
+        if not entry:
+            _make(path, limit_gb, plan())
+            entry = _open(path)
+    if not entry:
         raise OSError(
-            f"{folder / name} vanished as soon as it was made.\nIncrease"
-            f" dataset.cache_gb={limit_gb}"
+            f"{path} vanished as soon as it was made.\nIncrease dataset.cache_gb={limit_gb}"
         )
     return entry
 
@@ -83,41 +85,49 @@ def _open(path: Path) -> tuple[OnDisk, dict[str, Any]] | None:
     return images, info
 
 
-def _make(folder: Path, name: str, limit_gb: float, plan: Plan) -> None:
-    shape, dtype, fill = plan
-    unfinished = folder / f".{name}.making"
+def _make(path: Path, limit_gb: float, plan: Plan) -> None:
+    unfinished = path.with_name(f".{path.name}.making")
     shutil.rmtree(unfinished, ignore_errors=True)  # of a killed process
-    row_bytes = dtype.itemsize * int(np.prod(shape[1:]))
-    needed = shape[0] * row_bytes
-    _make_room(folder, needed, limit_gb)
+    _make_room(path.parent, plan.size_bytes, limit_gb)
     unfinished.mkdir()
     try:
         with (unfinished / IMAGES).open("wb") as file:
-            with suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_SH)  # against removal by other processes
-            header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-            npy.write_array_header_1_0(file, header)
-            start = file.tell()
-            os.posix_fallocate(file.fileno(), start, needed)
-
-            def write(row: int, images: np.ndarray) -> None:
-                os.pwrite(
-                    file.fileno(), np.ascontiguousarray(images, dtype).data, start + row * row_bytes
-                )
-
-            info = fill(write)
-            os.fsync(file.fileno())
+            info = _fill(file, plan)
         write_whole(unfinished / INFO, json.dumps(info))
-        shutil.rmtree(folder / name, ignore_errors=True)  # a damaged entry
-        unfinished.rename(folder / name)
+        shutil.rmtree(path, ignore_errors=True)  # a damaged entry
+        unfinished.rename(path)
+    except Undecodable as error:
+        write_whole(path.with_name(path.name + REFUSED), str(error))
+        raise
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            size_gb = plan.size_bytes / GB
             error.add_note(
-                f"{folder} has no room for {needed / GB:.1f} GB. Use dataset.cache=/other/disk"
+                f"{path.parent} has no room for {size_gb:.1f} GB. Use dataset.cache=/other/disk"
             )
         raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _fill(file: IO[bytes], plan: Plan) -> dict[str, Any]:
+    """Write the planned array, and return its info."""
+    shape, dtype, fill = plan
+    with suppress(OSError):
+        fcntl.flock(file, fcntl.LOCK_SH)  # against removal by other processes
+    header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    npy.write_array_header_1_0(file, header)
+    start = file.tell()
+    os.posix_fallocate(file.fileno(), start, plan.size_bytes)
+    row_bytes = plan.size_bytes // shape[0]
+
+    def write(row: int, images: np.ndarray) -> None:
+        content = np.ascontiguousarray(images, dtype).data
+        os.pwrite(file.fileno(), content, start + row * row_bytes)
+
+    info = fill(write)
+    os.fsync(file.fileno())
+    return info
 
 
 def _make_room(folder: Path, needed: int, limit_gb: float) -> None:

@@ -23,16 +23,7 @@ def count_channels(listing: Listing, convert_to: int | None, skip_broken: bool) 
     The images of a small folder are decoded, too. Raises ValueError, for the user, with the first
     file that is no image or that differs in channels from the majority.
     """
-    is_small = listing.size_bytes <= SMALL_BYTES
-    channels: dict[int, int] = {}
-    for row in range(len(listing.files)):
-        try:
-            channels[row] = headers.check(listing.file(row), decode=is_small).channels
-        except Unreadable as error:
-            if not skip_broken:
-                raise ValueError(
-                    f"{listing.name(row)} cannot be read as an image ({error})\n{REMEDY}"
-                ) from None
+    channels = _read_channels(listing, skip_broken)
     if not channels:
         raise _nothing_readable(listing)
     check_each_class(listing, channels)
@@ -52,6 +43,21 @@ def count_channels(listing: Listing, convert_to: int | None, skip_broken: bool) 
             " or 3"
         )
     return usual
+
+
+def _read_channels(listing: Listing, skip_broken: bool) -> dict[int, int]:
+    """Return the channels of each readable image, by row."""
+    is_small = listing.size_bytes <= SMALL_BYTES
+    channels: dict[int, int] = {}
+    for row in range(len(listing.files)):
+        try:
+            channels[row] = headers.check(listing.file(row), decode=is_small).channels
+        except Unreadable as error:
+            if not skip_broken:
+                raise ValueError(
+                    f"{listing.name(row)} cannot be read as an image ({error})\n{REMEDY}"
+                ) from None
+    return channels
 
 
 def check_each_class(listing: Listing, rows: Collection[int]) -> None:

@@ -1,8 +1,8 @@
 """Loading of a dataset from its source: a callable that returns a `Split`, like Keras' loaders, or
 an `ImageFolder`."""
 
+import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
@@ -10,9 +10,10 @@ from omegaconf import DictConfig, OmegaConf
 from trainers.config.augment import parse
 from trainers.config.ranges import defaults
 from trainers.data import finite, labels
-from trainers.data.arrays import Data, from_arrays
+from trainers.data.arrays import Data
 from trainers.data.examples import GB, image_size, subset_size, training_size
 from trainers.data.images import ImageFolder, decode, resize
+from trainers.data.npz import ARRAYS
 from trainers.instantiate import make
 
 Split = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -51,40 +52,38 @@ def load(section: DictConfig, task: str, seed: int) -> Data:
 
 def _load_all(section: DictConfig, task: str) -> Data:
     source = make("dataset", section)
-    size = section.size
-    cache = (section.cache, section.cache_gb)
+    resizing = (image_size(section.size), section.cache, section.cache_gb)
     if isinstance(source, ImageFolder):
-        return decode(source, image_size(size), *cache)
-    (x, y), (x_test, y_test) = source
+        return decode(source, *resizing)
     name = section.get("path") or section["_target_"]
-    for array_name, values in (
-        ("x_train", x),
-        ("y_train", y),
-        ("x_test", x_test),
-        ("y_test", y_test),
-    ):
-        finite.check(name, array_name, np.asarray(values))
-    x = _inputs(x)
-    x_test = _inputs(x_test)
-    if task == "classification":
-        y, y_test, remark = labels.read(name, np.asarray(y), np.asarray(y_test))
-        if remark:
-            print(remark, flush=True)
-    y = _labels(y, task)
-    y_test = _labels(y_test, task)
-    outputs = int(y.max()) + 1 if task == "classification" else int(y.shape[1])
-    if size is None:
-        return from_arrays(x, y, x_test, y_test, outputs)
-    return resize((x, y), (x_test, y_test), image_size(size), *cache, outputs)
+    arrays = [np.asarray(array) for part in source for array in part]
+    for array_name, array in zip(ARRAYS, arrays, strict=True):
+        finite.check(name, array_name, array)
+    x, y, x_test, y_test = arrays
+    y, y_test, outputs = _targets(name, y, y_test, task)
+    rows, test_rows = (np.arange(len(array), dtype=np.int32) for array in (x, x_test))
+    data = Data(_inputs(x), y, rows, rows[:0], _inputs(x_test), y_test, test_rows, outputs)
+    return data if section.size is None else resize(data, *resizing)
 
 
-def _inputs(x: Any) -> np.ndarray:
-    array = np.asarray(x)
-    return array if array.dtype in (np.uint8, np.float32) else array.astype(np.float32)
+def _inputs(x: np.ndarray) -> np.ndarray:
+    return x if x.dtype == np.uint8 else x.astype(np.float32, copy=False)
 
 
-def _labels(y: Any, task: str) -> np.ndarray:
-    array = np.asarray(y)
+def _targets(
+    name: str, y: np.ndarray, y_test: np.ndarray, task: str
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return classes, or the values of a regression, and the number of classes, or of values per
+    row."""
     if task == "regression":
-        return array.astype(np.float32).reshape(len(array), int(np.prod(array.shape[1:])))
-    return array.astype(np.int32).reshape(-1)
+        y = _values(y)
+        return y, _values(y_test), y.shape[1]
+    y, y_test, remark = labels.read(name, y, y_test)
+    if remark:
+        print(remark, flush=True)
+    classes = y.astype(np.int32).reshape(-1)
+    return classes, y_test.astype(np.int32).reshape(-1), int(classes.max()) + 1
+
+
+def _values(y: np.ndarray) -> np.ndarray:
+    return y.astype(np.float32).reshape(len(y), math.prod(y.shape[1:]))

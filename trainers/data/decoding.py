@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,17 +42,25 @@ def decode_all(
     progress.show(total)
 
     broken |= failed
-    is_permanent = all(error.is_lasting for error in broken.values())
     if broken and not skip_broken:
-        first = min(broken)
-        more = f", nor can {len(broken) - 1} more" if len(broken) > 1 else ""
-        error_type = Undecodable if is_permanent else ValueError
-        raise error_type(
-            f"{listing.name(first)} cannot be read as an image ({broken[first]}){more}\n{REMEDY}"
-        )
-    if is_permanent:
+        raise _unreadable(listing, broken)
+    if _is_lasting(broken):
         check_each_class(listing, set(range(total)) - broken.keys())
     return {"broken": sorted(broken), "classes": listing.classes, "peak": peak}
+
+
+def _is_lasting(broken: Broken) -> bool:
+    return all(error.is_lasting for error in broken.values())
+
+
+def _unreadable(listing: Listing, broken: Broken) -> ValueError:
+    """Return the error of a folder with broken images."""
+    first = min(broken)
+    more = f", nor can {len(broken) - 1} more" if len(broken) > 1 else ""
+    error_type = Undecodable if _is_lasting(broken) else ValueError
+    return error_type(
+        f"{listing.name(first)} cannot be read as an image ({broken[first]}){more}\n{REMEDY}"
+    )
 
 
 def white(peak: int) -> int:
@@ -79,30 +88,29 @@ def _read_headers(listing: Listing) -> tuple[dict[int, Header], Broken]:
     return readable, broken
 
 
+@dataclass
 class _Decoder:
     """Writes the images of one folder."""
 
-    def __init__(
-        self,
-        listing: Listing,
-        rows: dict[int, Header],
-        size: tuple[int, int],
-        depth: int,
-        convert_to: int | None,
-        write: cache.Write,
-        progress: cache.Progress,
-    ) -> None:
-        self._listing = listing
-        self._headers = rows
-        self._size = size
-        self._depth = depth
-        self._convert_to = convert_to
-        self._write = write
-        self._progress = progress
-        self._channels = convert_to or 0
-        """For TensorFlow: 0 = the channels of the file. If their number is not `depth`, the image
-        is missing."""
-        self._written = 0
+    _listing: Listing
+    _headers: dict[int, Header]
+    _size: tuple[int, int]
+    _depth: int
+    _convert_to: int | None
+    _write: cache.Write
+    _progress: cache.Progress
+    _written: int = 0
+
+    @property
+    def _channels(self) -> int:
+        """Return the channels for TensorFlow: 0 = those of the file. If their number is not the
+        depth, the image is missing."""
+        return self._convert_to or 0
+
+    @property
+    def _colours(self) -> int:
+        """Return the channels without opacity."""
+        return 3 if self._depth in (3, 4) else 1
 
     def decode_rows(self) -> tuple[int, Broken]:
         """Write all images. Return the largest value of those of 16 bits, and the rows that cannot
@@ -147,8 +155,8 @@ class _Decoder:
         """Return a PNG of 16 bits as float values of 0 to 255. Opacity always has all 16 bits."""
         import tensorflow as tf
 
-        colours = 3 if self._depth in (3, 4) else 1
-        scales = [255 / white(peak)] * colours + [255 / 65535] * (self._depth - colours)
+        opacities = self._depth - self._colours
+        scales = [255 / white(peak)] * self._colours + [255 / 65535] * opacities
         image = tf.ensure_shape(
             tf.io.decode_png(file, self._channels, tf.uint16), (None, None, self._depth)
         )
@@ -158,11 +166,9 @@ class _Decoder:
         """Return the largest value of a colour in these images of 16 bits; 0 without images."""
         import tensorflow as tf
 
-        colours = 3 if self._depth in (3, 4) else 1
-
         def find(row: Any, path: Any, orientation: Any) -> Any:
             image = tf.io.decode_png(tf.io.read_file(path), self._channels, tf.uint16)
-            return row, tf.reduce_max(tf.cast(image[..., :colours], tf.int32))
+            return row, tf.reduce_max(tf.cast(image[..., : self._colours], tf.int32))
 
         peaks = [int(values.max()) for _, values in self._each(rows, find)]
         return max(peaks, default=0)

@@ -28,29 +28,31 @@ def check_blocks(
     first = 0
     value = 0.0
     count = 0
-    start = 0
+    total = 0
     for block in blocks:
-        with np.errstate(invalid="ignore"):
-            # float16 cannot hold the limit
-            wide = block.astype(np.promote_types(block.dtype, np.float32), copy=False)
-            is_wrong = ~(np.abs(wide) <= _LARGEST)
-        wrong_here = int(np.count_nonzero(is_wrong))
-        if wrong_here and not count:
-            position = int(np.argmax(is_wrong))
-            first = start + position
-            value = float(block[position])
-        count += wrong_here
-        start += len(block)
+        positions = _wrong_positions(block)
+        if len(positions) and not count:
+            first = total + int(positions[0])
+            value = float(block[positions[0]])
+        count += len(positions)
+        total += len(block)
     if not count:
         return
 
-    index = ", ".join(
-        str(i) for i in np.unravel_index(first, tuple(shape), order="F" if is_fortran else "C")
-    )
-    problem = f"{value:g}"
+    index = np.unravel_index(first, tuple(shape), order="F" if is_fortran else "C")
+    problem = f"{name}[{', '.join(map(str, index))}] is {value:g}"
     remedy = f"Remove these rows, or replace the values, as numpy.nan_to_num({name}) does"
     if np.isfinite(value):
         problem += ", too large for float32"
         remedy = f"Scale the values of {name}, or remove these rows"
-    more = f", as are {count:,} of its {start:,} values" if count > 1 else ""
-    raise ValueError(f"{source}: {name}[{index}] is {problem}{more}.\n{remedy}")
+    if count > 1:
+        problem += f", as are {count:,} of its {total:,} values"
+    raise ValueError(f"{source}: {problem}.\n{remedy}")
+
+
+def _wrong_positions(block: np.ndarray) -> np.ndarray:
+    """Return the positions of the values that are not finite in float32."""
+    with np.errstate(invalid="ignore"):
+        # because float16 cannot hold the limit
+        wide = block.astype(np.promote_types(block.dtype, np.float32), copy=False)
+        return np.flatnonzero(~(np.abs(wide) <= _LARGEST))

@@ -92,22 +92,25 @@ def open_image(path: str) -> Iterator["Image"]:
     except Unreadable:
         raise
     except UnidentifiedImageError:
-        reason = (
-            "it is empty"
-            if Path(path).stat().st_size == 0
-            else "its header is damaged, or it is of another format"
-        )
+        reason = "its header is damaged, or it is of another format"
+        if Path(path).stat().st_size == 0:
+            reason = "it is empty"
         raise Unreadable(reason) from None
-    except FileNotFoundError as error:
-        is_link = Path(path).is_symlink()
-        reason = "it is a link to a file that does not exist" if is_link else "it does not exist"
-        raise Unreadable(reason, is_lasting=False) from error
     except OSError as error:
-        is_lasting = error.errno is None
-        raise Unreadable(str(error) if is_lasting else str(error.strerror), is_lasting) from error
+        raise _unreadable(path, error) from error
     except Exception as error:  # because a damaged file raises any kind of error in Pillow
         reason = " ".join(str(error).split()) or type(error).__name__
         raise Unreadable(reason) from error
+
+
+def _unreadable(path: str, error: OSError) -> Unreadable:
+    if isinstance(error, FileNotFoundError):
+        is_link = Path(path).is_symlink()
+        reason = "it is a link to a file that does not exist" if is_link else "it does not exist"
+        return Unreadable(reason, is_lasting=False)
+    if error.errno is None:
+        return Unreadable(str(error))
+    return Unreadable(str(error.strerror), is_lasting=False)
 
 
 def _orientation(image: "Image") -> int:

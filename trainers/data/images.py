@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,36 +41,28 @@ def decode(
     """Return the images of a folder at `size` (height, width), resized by tf.image.resize
     (bilinear)."""
     listing = source.listing
-    rows = len(listing.files)
 
     def plan() -> cache.Plan:
         depth = source.channels or first_channels(listing)
+        fill = partial(decode_all, listing, size, depth, source.channels, source.skip_broken)
+        return cache.Plan((len(listing.files), *size, depth), np.dtype(np.uint8), fill)
 
-        def fill(write: cache.Write) -> dict[str, Any]:
-            return decode_all(listing, size, depth, source.channels, source.skip_broken, write)
-
-        return cache.Plan((rows, *size, depth), np.dtype(np.uint8), fill)
-
-    settings = {"channels": source.channels, "skip_broken": source.skip_broken}
-    name = entry_name(listing, size, settings)
+    name = entry_name(listing, size, vars(source))
     x, info = cache.open_entry(cache_folder(cache_path), name, limit_gb, plan)
     broken = info["broken"]
     _print_info(listing, broken, info["peak"])
 
-    is_readable = np.ones(rows, bool)
-    is_readable[broken] = False
-    parts = []
-    start = 0
-    for count in listing.splits.values():
-        end = start + count
-        part = np.arange(start, end, dtype=np.int32)
-        parts.append(part[is_readable[start:end]])
-        start = end
-    train, validation, test = parts
-
+    train, validation, test = _split_rows(listing, broken)
     y = np.array(listing.labels, np.int32)
     data = Data(x, y, train, validation, x, y, test, len(listing.classes))
     return replace(data, classes=listing.classes, skipped=len(broken))
+
+
+def _split_rows(listing: Listing, broken: Sequence[int]) -> list[np.ndarray]:
+    """Return the rows of training, validation and test images, without broken ones."""
+    rows = np.arange(len(listing.files), dtype=np.int32)
+    bounds = np.cumsum([*listing.splits.values()])[:-1]
+    return [np.setdiff1d(part, broken) for part in np.split(rows, bounds)]
 
 
 def _print_info(listing: Listing, broken: Sequence[int], peak: int) -> None:
@@ -86,53 +79,37 @@ def _print_info(listing: Listing, broken: Sequence[int], peak: int) -> None:
         )
 
 
-def resize(
-    train: tuple[np.ndarray, np.ndarray],
-    test: tuple[np.ndarray, np.ndarray],
-    size: tuple[int, int],
-    cache_path: str | None,
-    limit_gb: float,
-    outputs: int,
-) -> Data:
-    """Return the data of image arrays (rows, height, width[, channels]) at another size (height,
-    width)."""
-    x_train = _with_channels(train[0])
-    x_test = _with_channels(test[0])
-    rows = np.arange(len(x_train) + len(x_test), dtype=np.int32)
-    shape = (len(rows), *size, x_train.shape[3])
-
-    def fill(write: cache.Write) -> dict[str, Any]:
-        progress = cache.Progress(f"images at {size[0]} x {size[1]}", len(rows))
-        _write_resized((x_train, x_test), size, write, progress)
-        return {}
-
-    digest = hashlib.blake2b(digest_size=12)
-    for array in (x_train, x_test):
-        digest.update(f"{array.shape}{array.dtype}".encode())
-        digest.update(array.data)
-    name = f"{digest.hexdigest()}-{size[0]}x{size[1]}"
-    plan = cache.Plan(shape, x_train.dtype, fill)
+def resize(data: Data, size: tuple[int, int], cache_path: str | None, limit_gb: float) -> Data:
+    """Return image arrays (rows, height, width[, channels]) at another size (height, width)."""
+    arrays = [_with_channels(x) for x in (data.x, data.x_test)]
+    y = np.concatenate([data.y, data.y_test])
+    shape = (len(y), *size, arrays[0].shape[3])
+    plan = cache.Plan(shape, arrays[0].dtype, partial(_write_resized, arrays, size))
+    name = _entry_name(arrays, size)
     x, _ = cache.open_entry(cache_folder(cache_path), name, limit_gb, lambda: plan)
-
-    y = np.concatenate([train[1], test[1]])
-    train_rows = rows[: len(x_train)]
-    test_rows = rows[len(x_train) :]
-    return Data(x, y, train_rows, rows[:0], x, y, test_rows, outputs)
+    test_rows = data.test_rows + len(data.y)
+    return replace(data, x=x, y=y, x_test=x, y_test=y, test_rows=test_rows)
 
 
-def _with_channels(x: np.ndarray) -> np.ndarray:
+def _with_channels(x: Any) -> np.ndarray:
     return np.ascontiguousarray(x if x.ndim == 4 else x[..., None])
 
 
+def _entry_name(arrays: Sequence[np.ndarray], size: tuple[int, int]) -> str:
+    digest = hashlib.blake2b(digest_size=12)
+    for array in arrays:
+        digest.update(f"{array.shape}{array.dtype}".encode())
+        digest.update(array.data)
+    return f"{digest.hexdigest()}-{size[0]}x{size[1]}"
+
+
 def _write_resized(
-    arrays: Sequence[np.ndarray],
-    size: tuple[int, int],
-    write: cache.Write,
-    progress: cache.Progress,
-) -> None:
-    """Write the images of arrays at `size`, one array after the other."""
+    arrays: Sequence[np.ndarray], size: tuple[int, int], write: cache.Write
+) -> dict[str, Any]:
+    """Write the images of arrays at `size`, one after the other, and return no info."""
     import tensorflow as tf
 
+    progress = cache.Progress(f"images at {size[0]} x {size[1]}", sum(map(len, arrays)))
     done = 0
     for array in arrays:
         dtype = tf.as_dtype(array.dtype)
@@ -143,3 +120,4 @@ def _write_resized(
             write(done, resized.numpy())
             done += len(images)
             progress.show(done)
+    return {}

@@ -1,20 +1,13 @@
 """Labels of a classification as whole numbers."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 
-class Labels(NamedTuple):
-    """Labels as whole numbers, and how they were read if they are none."""
-
-    y_train: np.ndarray
-    y_test: np.ndarray
-    remark: str = ""
-
-
-def read(source: str, y_train: np.ndarray, y_test: np.ndarray) -> Labels:
-    """Return the labels as whole numbers, from whole numbers, True and False, 1.0, or one-hot rows.
+def read(
+    source: str, y_train: np.ndarray, y_test: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, str]:
+    """Return the labels as whole numbers, from whole numbers, True and False, 1.0, or one-hot rows,
+    and a remark on how they were read if they are no whole numbers.
 
     y_train and y_test have shape (examples,), (examples, 1) or, one-hot, (examples, classes);
     `source` is their name in messages. Raises ValueError, with array, row and value, unless they
@@ -26,7 +19,7 @@ def read(source: str, y_train: np.ndarray, y_test: np.ndarray) -> Labels:
         test, _ = _as_numbers(source, "y_test", y_test)
     _check_range(source, train, test)
     remark = f"{source}: y_train is {y_train.dtype}, read {kind}" if kind else ""
-    return Labels(train, test, remark)
+    return train, test, remark
 
 
 def _as_numbers(source: str, name: str, y: np.ndarray) -> tuple[np.ndarray, str]:

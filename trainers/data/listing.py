@@ -109,32 +109,32 @@ def _list(root: Path) -> Listing:
     times: dict[str, int] = {}
     parts = _split_folders(root, _subfolders(root, times))
     train = root / parts["train"]
-    folders = _class_folders(train, times)
-    classes = tuple(folders)
+    classes = tuple(_class_folders(train, times))
     _check_classes(train, classes)
-    files: list[str] = []
+    files: dict[str, os.stat_result] = {}  # by relative path
     labels: list[int] = []
     counts = dict.fromkeys(("train", "validation", "test"), 0)
-    size_bytes = 0
-    digest = hashlib.blake2b(digest_size=12)
-    for split in (name for name in counts if name in parts):
+    for split in counts:
+        if split not in parts:
+            continue
         for label, image in _part(root / parts[split], train, classes, times):
-            files.append(os.path.relpath(image.path, root))
+            files[os.path.relpath(image.path, root)] = _status(image)
             labels.append(label)
             counts[split] += 1
-            size, changed_ns = _size_and_time(image)
-            size_bytes += size
-            digest.update(f"{files[-1]}\0{size}\0{changed_ns}\n".encode(errors="surrogateescape"))
+
+    size_bytes = sum(status.st_size for status in files.values())
     return Listing(
-        str(root),
-        classes,
-        tuple(files),
-        tuple(labels),
-        counts,
-        digest.hexdigest(),
-        times,
-        size_bytes=size_bytes,
+        str(root), classes, tuple(files), tuple(labels), counts, _digest(files), times, size_bytes
     )
+
+
+def _digest(files: Mapping[str, os.stat_result]) -> str:
+    """Return the hash of names, sizes and times."""
+    digest = hashlib.blake2b(digest_size=12)
+    for file, status in files.items():
+        line = f"{file}\0{status.st_size}\0{status.st_mtime_ns}\n"
+        digest.update(line.encode(errors="surrogateescape"))
+    return digest.hexdigest()
 
 
 def _class_folders(folder: Path, times: dict[str, int]) -> dict[str, str]:
@@ -178,14 +178,12 @@ def _part(
             yield label, image
 
 
-def _size_and_time(image: os.DirEntry[str]) -> tuple[int, int]:
-    """Return size (bytes) and modification time (ns) of a file, or of a link to a file that does
-    not exist."""
+def _status(image: os.DirEntry[str]) -> os.stat_result:
+    """Return size and time of a file, or of a link to a file that does not exist."""
     try:
-        status = image.stat()
+        return image.stat()
     except OSError:
-        status = image.stat(follow_symlinks=False)
-    return status.st_size, status.st_mtime_ns
+        return image.stat(follow_symlinks=False)
 
 
 def list_images_once(path: object) -> Listing:

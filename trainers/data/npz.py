@@ -18,6 +18,7 @@ Headers = dict[str, tuple[tuple[int, ...], np.dtype]]
 READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 BLOCK_VALUES = 2**20
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+_DAMAGES = (zipfile.BadZipFile, zlib.error, OSError, EOFError)
 
 
 def describe(path: str | None, classes: bool = False) -> Headers:
@@ -40,6 +41,21 @@ def describe(path: str | None, classes: bool = False) -> Headers:
 
 @lru_cache
 def _describe(path: str, classes: bool, mtime_ns: int) -> Headers:
+    headers = _read_headers(path, classes)
+    for part in ("train", "test"):
+        rows = headers[f"x_{part}"][0][0]
+        labelled = headers[f"y_{part}"][0][0]
+        if rows != labelled:
+            raise ValueError(
+                f"dataset.path={path}: x_{part} has {rows} rows, but y_{part} has {labelled}"
+            )
+    _check_inputs(path, headers)
+    if classes:
+        labels.read(f"dataset.path={path}", *_read_labels(path))
+    return headers
+
+
+def _read_headers(path: str, classes: bool) -> Headers:
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
@@ -50,29 +66,21 @@ def _describe(path: str, classes: bool, mtime_ns: int) -> Headers:
                     f"dataset.path={path} lacks {', '.join(missing)}; it contains {present}\n"
                     f"Write it with numpy.savez(path, {', '.join(f'{n}={n}' for n in ARRAYS)})"
                 )
-            headers = {name: _header(archive, name, path, classes) for name in ARRAYS}
+            return {name: _header(archive, name, path, classes) for name in ARRAYS}
     except (zipfile.BadZipFile, OSError) as error:
         raise ValueError(
             f"dataset.path={path} is no .npz file ({error}). Write one with numpy.savez"
         ) from None
-    x, y, x_test, y_test = (headers[name][0] for name in ARRAYS)
-    for part, inputs, outputs in (("train", x, y), ("test", x_test, y_test)):
-        if inputs[0] != outputs[0]:
-            raise ValueError(
-                f"dataset.path={path}: x_{part} has {inputs[0]} rows, but y_{part} has {outputs[0]}"
-            )
-    _check_inputs(path, headers)
-    if classes:
-        try:
-            with np.load(path, allow_pickle=False) as arrays:
-                y_train = arrays["y_train"]
-                y_test = arrays["y_test"]
-        except (zipfile.BadZipFile, zlib.error, OSError, EOFError) as error:
-            raise ValueError(
-                f"dataset.path={path} is damaged: its labels cannot be read ({error})"
-            ) from None
-        labels.read(f"dataset.path={path}", y_train, y_test)
-    return headers
+
+
+def _read_labels(path: str) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return arrays["y_train"], arrays["y_test"]
+    except _DAMAGES as error:
+        raise ValueError(
+            f"dataset.path={path} is damaged: its labels cannot be read ({error})"
+        ) from None
 
 
 def _check_inputs(path: str, headers: Headers) -> None:
@@ -128,7 +136,7 @@ def _read_blocks(file: IO[bytes], dtype: np.dtype, path: str) -> Iterator[np.nda
         while content := file.read(BLOCK_VALUES * dtype.itemsize):
             whole = len(content) - len(content) % dtype.itemsize
             yield np.frombuffer(content[:whole], dtype)
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError) as error:
+    except _DAMAGES as error:
         raise ValueError(
             f"dataset.path={path} is damaged: its values cannot be read ({error})"
         ) from None

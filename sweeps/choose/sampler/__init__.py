@@ -110,7 +110,7 @@ class Sampler:
         sampler = self._samplers.sampler(number, self._count_before(number))
         self._fed.load_study(sampler)
         if self._search.custom:
-            own = OwnSpace(self._search.custom, self._search.name, self._space, self._encoding)
+            own = OwnSpace(self._search.custom, self._search.name, self._encoding)
             proposals = self._propose_custom(study, number, sampler, own)
             return Next(proposals, message=self._repeat_note(proposals))
         return Next([self._propose(study, number, sampler, self._next_start())])

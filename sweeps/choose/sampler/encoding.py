@@ -31,13 +31,10 @@ class Encoding:
     def __init__(self, space: SearchSpace, true_values: bool = False) -> None:
         self.space = space
         self.named = [(parameter, space.name(parameter)) for parameter in space.parameters]
-        ordered = {
+        self._axes = {
             name: parameter.ordered
             for parameter, name in self.named
-            if isinstance(parameter, Choice)
-        }
-        self._axes = {
-            name: numbers for name, numbers in ordered.items() if numbers and not true_values
+            if isinstance(parameter, Choice) and parameter.ordered and not true_values
         }
         distribution = true_distribution if true_values else encoded_distribution
         self.distributions = {name: distribution(parameter) for parameter, name in self.named}

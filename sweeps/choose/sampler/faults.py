@@ -1,6 +1,9 @@
 """Faults of a sampler or a pruner: the study stops with two lines, and a later command continues
 it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 
@@ -14,23 +17,15 @@ _ADVICE = (
 Kind = type[BaseSampler] | type[BasePruner]
 
 
-class explain_faults:  # noqa: N801, because it is used as a function
+@contextmanager
+def explain_faults(kind: Kind, advice: str = _ADVICE) -> Iterator[None]:
     """Raise UserError if a sampler or a pruner raises an error, because those of other packages may
     raise anything."""
-
-    def __init__(self, kind: Kind, advice: str = _ADVICE) -> None:
-        self._kind = kind
-        self._advice = advice
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, (Exception, SystemExit, GeneratorExit)):
-            words = str(error).splitlines() or ["no message"]
-            raise fault(
-                self._kind, f"it raised {type(error).__name__}: {words[0]}", self._advice
-            ) from error
+    try:
+        yield
+    except (Exception, SystemExit, GeneratorExit) as error:
+        words = str(error).splitlines() or ["no message"]
+        raise fault(kind, f"it raised {type(error).__name__}: {words[0]}", advice) from error
 
 
 def fault(kind: Kind, problem: str, advice: str = _ADVICE) -> UserError:

@@ -3,6 +3,7 @@ values."""
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import optuna
@@ -11,35 +12,28 @@ from optuna.distributions import CategoricalDistribution, IntDistribution, distr
 from sweeps.base.errors import UserError
 from sweeps.choose.sampler.encoding import Encoding, quiet_about_lists
 from sweeps.space.parameters import literal
-from sweeps.space.space import COLLECTIONS, SearchSpace
+from sweeps.space.space import COLLECTIONS
 from sweeps.trial.job import Point
 
 MAX_PRUNED = 200  # points that the function may leave out in a row
 
 
+@dataclass
 class OwnSpace:
     """The user's function, which adds values to a point of the swept parameters, or leaves the
     point out."""
 
-    def __init__(
-        self,
-        function: Callable[[optuna.Trial], object],
-        name: str,
-        space: SearchSpace,
-        encoding: Encoding,
-    ) -> None:
-        self._function = function
-        self._name = name
-        self._space = space
-        self._encoding = encoding
-        self._left_out = ""  # what the function said of the last point that it left out
+    function: Callable[[optuna.Trial], object]
+    name: str
+    encoding: Encoding
+    _left_out: str = ""  # what the function said of the last point that it left out
 
     def suggest_swept(self, trial: optuna.Trial) -> Point:
         """Return the sampler's true values of the swept parameters."""
         point = Point()
-        for parameter, name in self._encoding.named:
-            if self._space.exists(parameter, point):
-                point[parameter.key] = _suggest(trial, name, self._encoding.distributions[name])
+        for parameter, name in self.encoding.named:
+            if self.encoding.space.exists(parameter, point):
+                point[parameter.key] = _suggest(trial, name, self.encoding.distributions[name])
         return point
 
     def accepts(self, trial: optuna.Trial) -> bool:
@@ -47,7 +41,7 @@ class OwnSpace:
         function raises."""
         try:
             with quiet_about_lists():
-                self._function(trial)
+                self.function(trial)
         except optuna.TrialPruned as error:
             self._left_out = _first_line(error)
             return False
@@ -55,7 +49,7 @@ class OwnSpace:
             # because the user's code may raise anything
             raise UserError(
                 f"{self._setting}: it raised {type(error).__name__}: {_first_line(error)}\n"
-                f"Correct {self._name}(cfg, trial)."
+                f"Correct {self.name}(cfg, trial)."
             ) from error
         return True
 
@@ -68,7 +62,7 @@ class OwnSpace:
         values: dict[str, Any] = {}
         distributions = {}
         for name, distribution in trial.distributions.items():
-            if name in self._encoding.distributions:
+            if name in self.encoding.distributions:
                 continue
             choices = (
                 distribution.choices if isinstance(distribution, CategoricalDistribution) else ()
@@ -95,12 +89,12 @@ class OwnSpace:
         """Return the error of a function that leaves out all points."""
         return UserError(
             f"{self._setting}: it raised TrialPruned for each of the last points, up to"
-            f" {MAX_PRUNED}: {self._left_out}\nLet {self._name}(cfg, trial) leave out fewer points."
+            f" {MAX_PRUNED}: {self._left_out}\nLet {self.name}(cfg, trial) leave out fewer points."
         )
 
     @property
     def _setting(self) -> str:
-        return f"hydra.sweeper.custom_search_space={self._name}"
+        return f"hydra.sweeper.custom_search_space={self.name}"
 
 
 def _is_plain(value: Any) -> bool:
