@@ -529,7 +529,7 @@ def test_help_names_the_settings_of_a_foreign_app(tmp_path: Path) -> None:
 
 
 def test_help_may_be_read_in_part(tmp_path: Path) -> None:
-    process = start_afresh([SWEEP, "--help"], tmp_path)
+    process = start_afresh([SWEEP, "--help"], tmp_path, {"PYTHONSAFEPATH": "1"})  # without the folder of sweep.py
     assert process.stdout is not None
     assert "powered by Hydra" in process.stdout.readline()
     process.stdout.close()
