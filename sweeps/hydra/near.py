@@ -46,8 +46,10 @@ def advise_names(option: str, typed: Sequence[str], names: Sequence[str]) -> str
 
 
 def _nearest(word: str, names: Sequence[str]) -> str:
-    """Return the closest of the names, or the shortest that contains the word; empty if none
-    does."""
+    """Return the closest of the names, or the shortest that contains the word; empty if none does,
+    and of a number."""
+    if word.isdecimal():
+        return ""
     containing = [name for name in names if len(word) > 2 and word.lower() in name.lower()]
     return closest(word.lower(), names) or min(containing, key=len, default="")
 

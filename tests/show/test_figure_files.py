@@ -158,7 +158,7 @@ def test_each_value_of_a_param_has_curves_of_its_own_on_one_scale(tmp_path: Path
 @pytest.mark.parametrize(
     "choice, message",
     [
-        (Choice(("lss",)), "--metrics lss: unknown metric.\nChoose among accuracy, loss"),
+        (Choice(("lss",)), "--metrics lss: unknown metric.\nDid you mean: --metrics loss"),
         (Choice(by="hours"), "--by hours: unknown axis.\nChoose among step, seconds"),
         (Choice(by="epoch"), "--by epoch: unknown axis.\nChoose among step, seconds"),
         (Choice(trials=(1, 99)), "--trials 99: unknown trial, or it reported nothing.\nChoose among 0, 1, 2, 3, 4, 5"),

@@ -152,7 +152,9 @@ def test_interval_of_a_race_is_that_of_the_page(tmp_path: Path) -> None:
 
 
 def test_unknown_column_is_refused(seeded: Findings) -> None:
-    with pytest.raises(
-        UserError, match=r"--columns acc: unknown column\.\nChoose among trial, state, act, seed, accuracy"
+    for typed, advice in (
+        ("zz", "Choose among trial, state, act, seed, accuracy"),
+        ("accurac", "Did you mean: --columns"),
     ):
-        render_table(seeded, ["act", "acc"], "csv")
+        with pytest.raises(UserError, match=rf"--columns {typed}: unknown column\.\n{advice}"):
+            render_table(seeded, ["act", typed], "csv")
