@@ -20,7 +20,6 @@ NO_BYTECODE, sys.dont_write_bytecode = sys.dont_write_bytecode, False
 if str(HERE.parent) not in sys.path:
     sys.path.append(str(HERE.parent))
 
-
 _USES_CLUSTER = re.compile(r'"cluster"\)|"cluster",|\bcluster: None|\btrials: SlurmTrials')
 _SHARES = re.compile(r'scope="|mark\.service')
 

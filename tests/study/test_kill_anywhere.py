@@ -228,7 +228,7 @@ def test_training_without_kills_is_complete(undisturbed: tuple[str, bool, Drive,
     assert operations > 200
 
 
-@pytest.mark.parametrize("seed", range(STUDIES))
+@pytest.mark.parametrize("seed", [*range(5), *(pytest.param(i, marks=pytest.mark.long) for i in range(5, STUDIES))])
 def test_driver_killed_anywhere_gives_the_same_trials(
     tmp_path: Path, undisturbed: tuple[str, bool, Drive, int], seed: int
 ) -> None:
