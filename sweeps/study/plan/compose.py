@@ -55,16 +55,12 @@ class Composer:
         """Return the config of one trial, including its hydra node. Raises UserError if it cannot
         be composed."""
         parsed = self.parse(overrides)
-        groups = tuple(
-            text
-            for text, override in zip(overrides, parsed, strict=True)
-            if not self._is_value(override)
-        )
-        for override in parsed:
-            if not self._is_value(override):
-                self._refuse_no_name(override)
+        choices = [override for override in parsed if not self._is_value(override)]
+        groups = tuple(str(override.input_line) for override in choices)
         try:
             if groups not in self._composed:
+                for choice in choices:
+                    self._refuse_no_name(choice)
                 with hydra_parts.watch_overrides() as lines:
                     composed = hydra_parts.load_trial(self._loader, self._master, groups)
                 adopt(composed.hydra)
