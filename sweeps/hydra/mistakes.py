@@ -300,7 +300,18 @@ def _shorten(error: Exception, lines: list[str], config: DictConfig) -> str:
         message += [*filter(None, [advise_number(match[1], match[2], match[3] == "whole number")])]
     elif match := _NO_LIST.fullmatch("\n".join(message)):
         message.append(f"Type: {shlex.quote(f'{match[1]}=[{match[2]}]')}")
+    elif deletion := _deletion_of(message[0]):
+        message = [message[0].rstrip(".") + ".", f"Remove {deletion}"]
     return (f"{key}: " if key else "") + "\n".join(message[:2])[:_MOST_LETTERS]
+
+
+def _deletion_of(problem: str) -> str:
+    """Return the typed word that deletes a key which the problem names; empty if there is none."""
+    names = re.findall(r"[\w/]+", problem)
+    for word in sys.argv[1:]:
+        if word.startswith("~") and word[1:] in names:
+            return word
+    return ""
 
 
 def _advise_type(typed: str, problem: str, config: DictConfig) -> str:
@@ -318,6 +329,8 @@ def _advise_type(typed: str, problem: str, config: DictConfig) -> str:
         return f".\nType: {kinds}"
     kind, example = _TYPES.get(problem.rpartition(" could not be converted to ")[2], ("", ""))
     current = OmegaConf.select(config, key.lstrip("+"), throw_on_resolution_failure=False)
+    if isinstance(current, DictConfig) and "is not a subclass of" in problem:
+        return f".\nType one of its keys, as in {key}.{next(iter(current))}={shlex.quote(value)}"
     if "is not Optional" in problem and current is not None:
         return f".\nType a value, as in {key}={current}"
     usual = _IN_UNITS.get(unit_of(key), example)

@@ -108,11 +108,34 @@ def _build(node: DictConfig, kind: type[Settings]) -> Settings:
         # because the other lines name OmegaConf's own objects
         first_line = str(error).splitlines()[0]
         problem = first_line.rpartition(" raised while resolving interpolation: ")[2].strip('"')
-        raise UserError(f"{error.full_key or node._get_full_key(None)}: {problem}") from error
+        problem = f"{error.full_key or node._get_full_key(None)}: {problem}"
+        raise UserError(problem + _advise_reference(problem, node._get_root())) from error
     except ValueError as error:
         raise UserError(str(error)) from error
     assert isinstance(settings, kind)
     return settings
+
+
+def _advise_reference(problem: str, root: Any) -> str:
+    """Return what to type in place of the value by which a reference leads to no key; empty if no
+    typed word is such a value."""
+    match = re.search(r"Interpolation key '(.+)' not found", problem)
+    section: Any = root
+    for part in match[1].split(".") if match else ():
+        if not isinstance(section, DictConfig):
+            break
+        if part in section:
+            section = section._get_node(part)
+            continue
+        words = [word for word in root.hydra.overrides.task if word.endswith(f"={part}")]
+        nodes = {str(name): section._get_node(name) for name in section}
+        sections = [name for name, node in nodes.items() if isinstance(node, DictConfig)]
+        if not words or not sections:
+            break
+        key = words[0].removesuffix(f"={part}")
+        near = difflib.get_close_matches(part, sections, 1) or sections
+        return f".\nType: {' or '.join(f'{key}={name}' for name in near)}"
+    return ""
 
 
 def _check_range(key: str, value: Any, setting: Field[Any]) -> None:
