@@ -327,10 +327,16 @@ def _advise_type(typed: str, problem: str, config: DictConfig) -> str:
         return f".\nTo sweep these values, type: {sweep_flag(sys.argv)}{sweep}"
     if kinds := _kind_of_gpus(key, value, config):
         return f".\nType: {kinds}"
-    kind, example = _TYPES.get(problem.rpartition(" could not be converted to ")[2], ("", ""))
+    return _advise_kind(key, value, problem, config)
+
+
+def _advise_kind(key: str, value: str, problem: str, config: DictConfig) -> str:
+    """Return a value of the kind that the key has, as an example; empty if the kind is unknown."""
     current = OmegaConf.select(config, key.lstrip("+"), throw_on_resolution_failure=False)
-    if isinstance(current, DictConfig) and "is not a subclass of" in problem:
-        return f".\nType one of its keys, as in {key}.{next(iter(current))}={shlex.quote(value)}"
+    if isinstance(current, DictConfig) and len(current):
+        first = str(next(iter(current)))
+        return f".\nType one of its keys, as in {key}.{first}={shlex.quote(value)}"
+    kind, example = _TYPES.get(problem.rpartition(" could not be converted to ")[2], ("", ""))
     if "is not Optional" in problem and current is not None:
         return f".\nType a value, as in {key}={current}"
     usual = _IN_UNITS.get(unit_of(key), example)
