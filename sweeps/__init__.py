@@ -34,8 +34,8 @@ def load(name: str | Path, root: str | Path = "multirun") -> "Study":
         study.trials.sort_values("loss").head(3)
 
     Args:
-        name: The study's name, or its folder.
-        root: The folder of all studies; not used if `name` is a folder.
+        name: The study's name, or a path with a slash of its folder.
+        root: The folder of all studies; not used with a path.
 
     Returns:
         The study as it is now. Load it again to see later changes.

@@ -16,7 +16,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 import psutil
-from hydra._internal.hydra import Hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 
@@ -124,7 +123,6 @@ def refuse(arguments: Iterable[str], folder: Path) -> Done:
         patch.dict(os.environ, environment(), clear=True),
         patch.object(sys, "argv", [script, *rest]),
         patch.object(sys, "path", [str(Path(script).parent), *sys.path]),
-        patch.object(Hydra, "get_mode", return_value=None),  # which composes all once more, to look for hydra.mode
         patch.object(logging, "shutdown"),  # by which Hydra would close each handler, and absl's the file of pytest
         redirect_stdout(io.StringIO()) as out,
         redirect_stderr(io.StringIO()) as err,

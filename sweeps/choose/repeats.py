@@ -61,7 +61,7 @@ class Repeats:
     def _follow(self, trial: TrialRecord, study: StudySnapshot) -> None:
         first = trial.first
         if trial.race or self.seeds.key not in study.rows[first].seed:
-            return  # because version 1 did not repeat the trials that a person added
+            return  # also if its seed is lost with its files
         begun = self._trials.setdefault(first, {})
         begun[trial.seed.get(self.seeds.key, self.seeds.repeated[0])] = trial
         is_decided = any(study.rows[repeat.number].state.decides for repeat in begun.values())

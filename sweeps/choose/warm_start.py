@@ -65,20 +65,22 @@ def _needs_a_search(setting: str) -> UserError:
 def _parse_point(typed: Mapping[str, Any], space: SearchSpace) -> Point:
     setting = f"hydra.sweeper.start={text_of([dict(typed)])}"
     point = Point()
-    left = {str(key).lstrip("+"): value for key, value in typed.items()}
+    values = {str(key).lstrip("+"): value for key, value in typed.items()}
     for parameter in space.parameters:
         name = parameter.key.lstrip("+")
-        if name not in left or not _is_decided(parameter, point, space):
+        if name not in values or not _is_decided(parameter, point, space):
             continue
-        value = left.pop(name)
+        value = values[name]
         matches = parameter.find(value)
         if not matches:
             problem = f"{name}={text_of(value)} is not in the search space"
             raise UserError(f"{setting}: {problem}.\nChoose from {parameter.key}={parameter.typed}")
         point[parameter.key] = matches[0]
 
-    if left:
-        raise UserError(f"{setting}: {_explain_unused(next(iter(left)), space)}")
+    used = {key.lstrip("+") for key in point}
+    unused = [name for name in values if name not in used]
+    if unused:
+        raise UserError(f"{setting}: {_explain_unused(unused[0], space)}")
     if not point:
         raise UserError(
             f"{setting}: the point has no values.\nType, for example: 'hydra.sweeper.start=[{{lr:"

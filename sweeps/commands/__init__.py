@@ -88,7 +88,6 @@ def check_root(context: typer.Context, root: Path) -> Path:
         raise UserError(
             f"--root {root}: {problem}.\nType the folder that contains the studies, as in {option}"
         )
-    next(root.iterdir(), None)  # raises OSError if one may not look
     return root
 
 

@@ -8,6 +8,7 @@ from itertools import count
 from sweeps.base.errors import UserError
 from sweeps.hydra.near import closest
 from sweeps.hydra.settings import FOREIGN_NAMES, SweeperConf
+from sweeps.hydra.sweeper_settings import CHOSEN
 from sweeps.record.definition import NAME, Definition
 from sweeps.record.place import is_usual, resume_line
 from sweeps.record.study import StudySnapshot
@@ -19,6 +20,11 @@ RETRIED = ("failed", "diverged", "out_of_memory", "timed_out", "lost", "infeasib
 _LAUNCHER = ("hydra.launcher.", "hydra/launcher")
 _SWEEPER = "hydra.sweeper."
 _EXTEND = "hydra.sweeper.extend=true"
+_OF_STUDY = (
+    *("objective", "direction", "n_trials", "repeats", "final_race", "final_race_seeds"),
+    *("custom_search_space", "learn_from", "points", "exclude"),
+)
+"""Settings of the sweeper of which another value makes another study."""
 
 
 def change_line(definition: Definition, study: StudySnapshot, changes: Sequence[str]) -> str:
@@ -65,7 +71,7 @@ class _Change:
 
     def _explain_swept(self) -> str:
         """Return how the study takes more values or trials; empty for another key."""
-        if self._key in {name.lstrip("+") for name in self._definition.parameters}:
+        if self._key in self._swept():
             return f"study {self._study.name} sweeps {self._key}.\n{self._advise_values()}"
         if self._key.removeprefix(_SWEEPER) == "n_trials" and self._study.searched:
             line = self._line(f"{_SWEEPER}n_trials={self._value}", _EXTEND)
@@ -80,20 +86,41 @@ class _Change:
         if self._launcher_setting():
             return f"not in the app's configuration.\nType: {self._launcher_line()}"
         sweeper = self._key.removeprefix(_SWEEPER)
-        if sweeper in vars(SweeperConf()):
-            return self._explain_other(f"{_SWEEPER}{sweeper}={self._value}")
+        return self._explain_sweeper(sweeper) or self._explain_hydra()
+
+    def _explain_sweeper(self, setting: str) -> str:
+        """Return what to type for a setting of the sweeper; empty for another key."""
+        if setting == "study_name":
+            return self._explain_other(f"{NAME}={self._value}", renamed=True)
+        if setting in CHOSEN:
+            return self._explain_other(f"hydra/sweeper/{setting}={self._value}")
+        if setting in _OF_STUDY:
+            return self._explain_other(f"{_SWEEPER}{setting}={self._value}")
+        if setting in vars(SweeperConf()):
+            line = self._line(f"{_SWEEPER}{setting}={self._value}")
+            return f"resume takes settings of the launcher alone.\nType: {line}"
+        return ""
+
+    def _explain_hydra(self) -> str:
+        """Return that the study keeps a setting of Hydra; empty for another key."""
+        if self._key.startswith("hydra/sweeper"):
+            return self._explain_other(self._word)
+        if self._key.startswith(("hydra.", "hydra/")):
+            return f"a study keeps its settings of Hydra.\n{self._usual_advice()}"
         return ""
 
     def _explain_near(self) -> str:
         """Return what to type for the key that was likely meant."""
         problem = "there is no such setting"
-        swept = [name.lstrip("+") for name in self._definition.parameters]
-        plain = [name for name in (*swept, *self._settings_of_app()) if "." not in name]
+        plain = [name for name in (*self._swept(), *self._settings_of_app()) if "." not in name]
         near = "" if "." in self._key else closest(self._key, plain)
         if not near:
             return f"{problem}.\n{self._usual_advice()}"
         meant = _Change(f"{near}={self._value}", self._definition, self._study)
         return f"{problem}. Of {near}: {meant.explain()}"
+
+    def _swept(self) -> list[str]:
+        return [key.partition(" under ")[0].lstrip("+") for key in self._definition.parameters]
 
     def _settings_of_app(self) -> list[str]:
         trials = self._study.rows
@@ -124,11 +151,13 @@ class _Change:
         setting = f"hydra.launcher.{self._launcher_setting()}={self._value}"
         return f"{self._resume} {shlex.quote(setting)}"
 
-    def _explain_other(self, change: str) -> str:
+    def _explain_other(self, change: str, renamed: bool = False) -> str:
         """Return that the study has another value, and the command of a study with this value."""
         problem = "another value makes another study"
         if not is_usual(self._definition):
             return f"{problem}.\nType the study's command with it, and another hydra.sweep.dir"
+        if renamed:
+            return f"{problem}.\nType: {self._line(change)}"
         names = (f"{self._study.name}_{number}" for number in count(2))
         free = next(name for name in names if not self._study.folder.with_name(name).exists())
         return f"{problem}.\nType: {self._line(change, f'{NAME}={quoted(free)}')}"

@@ -83,7 +83,7 @@ def _advise_extra(context: Any, extra: Sequence[str], line: str) -> str:
     is."""
     command = context.info_name
     words = _after(command)
-    if command == "list":
+    if command == "list" and len(words) == 1:
         return f"Type: {shlex.join([*line.split()[:-1], 'status', *words])}"
     if command == "exclude":
         return _advise_condition(words, extra, line)

@@ -18,7 +18,7 @@ from sweeps.hydra.settings import SlurmLauncherConf, near_setting, suggest_setti
 from sweeps.hydra.shell_words import sweep_flag
 from sweeps.hydra.sweeper_settings import CHOSEN
 from sweeps.hydra.units import UNITS, advise_number, in_unit_of, unit_of
-from sweeps.hydra.unreadable import advise_list, explain_unreadable
+from sweeps.hydra.unreadable import advise_list, explain_unreadable, first_line
 from sweeps.hydra.wrong_choices import explain_missing
 
 CONDITIONS = "hydra.sweeper.conditional_params"
@@ -88,10 +88,8 @@ def _explain_override(lines: list[str], config: DictConfig, typed: Sequence[str]
 
 def _explain_target(error: ImportError, lines: list[str]) -> str:
     """Return that a `_target_` cannot be imported."""
-    cause: BaseException = error
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
-    reason = str(cause).splitlines()[0]
+    cause = error.__cause__ or error  # below Hydra's own words
+    reason = first_line(cause).rstrip(".:") or type(cause).__name__
     full_keys = [line.removeprefix("full_key: ") for line in lines if line.startswith("full_key: ")]
     target = ".".join([*full_keys[:1], "_target_"])
     return f"{target} cannot be imported: {reason}.\nCorrect {target}, or remove it"

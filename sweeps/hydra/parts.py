@@ -253,7 +253,8 @@ def overrides_of_groups(
     """Yield the overrides among words that choose an option of a group, and the group's options."""
     for override in OverridesParser.create().parse_overrides([*words]):
         group = override.key_or_group
-        if not override.is_sweep_override() and group_exists(loader, group):
+        is_choice = not override.is_sweep_override() and not isinstance(override.value(), dict)
+        if is_choice and group_exists(loader, group):
             yield override, loader.get_group_options(group)
 
 

@@ -62,7 +62,7 @@ def explain_unreadable(error: OverrideParseException, config: DictConfig) -> str
 
     cause = error.__cause__
     if cause is not None:  # of a function; Hydra keeps none of its parser
-        reason = str(cause).splitlines()[0]
+        reason = first_line(cause) or "the function does not take such a value"
         return f"{problem}: {reason}.\n{_advise_call(word, config)}"
     reason, advice = _correction(word, config)
     return f"{problem}: {reason}.\n{advice}" if reason else f"{problem}\n{GRAMMAR}"
@@ -78,6 +78,11 @@ def _correction(word: str, config: DictConfig) -> tuple[str, str]:
     if example := _example(word, config):
         return "= and a value are missing", f"Type, for example: {example}"
     return "", ""
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message; empty if there is none."""
+    return next(iter(str(error).splitlines()), "")
 
 
 def advise_list(typed: str) -> str:

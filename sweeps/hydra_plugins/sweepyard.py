@@ -95,7 +95,7 @@ def _answer(
     from sweeps.hydra.mistakes import explain
 
     for start in ("hydra/", "hydra/sweeper=", "="):  # ever fewer choices, because one may be wrong
-        with suppress(HydraException):
+        with suppress(HydraException, ValueError):
             config = compose([word for word in typed if word.startswith(start)])
             if OmegaConf.get_type(config.hydra, "sweeper") is SweeperConf:
                 print(explain(error, config, typed), file=sys.stderr)

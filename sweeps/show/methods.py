@@ -20,7 +20,7 @@ from sweeps.record.trial_config import read_groups, read_values
 from sweeps.show.findings import Findings, count_states
 from sweeps.show.overview import read_commit
 from sweeps.space.grammar import space_of
-from sweeps.space.space import Choice
+from sweeps.space.space import Choice, text_of
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.machine import facts
 
@@ -36,15 +36,16 @@ def describe_methods(findings: Findings, definition: Definition) -> str:
     trials = sorted(study.rows, key=lambda trial: trial.number)
     recorded = [facts.read(TrialFolder(trial.folder)) for trial in trials]
     shared = _shared_settings(recorded, trials)
+    values = _values_by_name(trials, definition, recorded)
     sentences = [
         _describe_search(study, definition),
         _describe_changes(study, definition),
         _describe_seeds(trials, definition),
         _describe_states(count_states(study)),
         f"The study ended early: {study.done}." if study.done else "",
-        _describe_config(trials, definition, recorded),
+        _describe_config(trials, definition, values),
         f"Each training used {', '.join(shared.values())}." if shared else "",
-        _describe_varied(trials, definition, recorded),
+        _describe_varied(trials, definition, values),
         _describe_machines(recorded, trials),
         _list("Software", (fact.process.get("versions", "") for fact in recorded)),
         _describe_costs(findings),
@@ -187,21 +188,20 @@ def _describe_changes(study: StudySnapshot, definition: Definition) -> str:
 
 
 def _describe_config(
-    trials: Sequence[TrialRecord], definition: Definition, recorded: Sequence[facts.Facts]
+    trials: Sequence[TrialRecord], definition: Definition, values: Mapping[str, Counter[str]]
 ) -> str:
     """Return the choice of each config group, and the values that all trials share.
 
     Values inside a group's section are those of its choice, and so are named only if they were
-    typed. Values that the trainings recorded, or that changed, are named elsewhere.
+    typed. Of `values`, those that changed, or that trainings recorded, are named elsewhere.
     """
-    values = _values_by_name(trials, definition, recorded)
-    used = {name: next(iter(counts)) for name, counts in values.items()}
-    varied = {name for name, counts in values.items() if len(counts) > 1}
-    recorded_names = {name for fact in recorded for name in fact.settings}
+    free = definition.free_keys()
+    used = {name: next(iter(counts)) for name, counts in values.items() if len(counts) == 1}
+    elsewhere = {name for name in values if name not in used or name not in free}
     swept = _swept_names(trials, definition)
     groups = next(filter(None, (read_groups(trial.folder) for trial in trials)), {})
     words = [f"{name}={choice}" for name, choice in groups.items() if name not in swept]
-    hidden = {*swept, *varied, *recorded_names, *groups, definition.seed_key.lstrip("+")}
+    hidden = {*swept, *elsewhere, *groups, definition.seed_key.lstrip("+")}
     for name, value in _own_values(definition, groups).items():
         if name not in hidden and name.partition(".")[0] not in swept:
             words.append(f"{name}={used.get(name, value)}")
@@ -230,16 +230,18 @@ def _is_blank(value: str) -> bool:
 
 
 def _describe_varied(
-    trials: Sequence[TrialRecord], definition: Definition, recorded: Sequence[facts.Facts]
+    trials: Sequence[TrialRecord], definition: Definition, values: Mapping[str, Counter[str]]
 ) -> str:
-    """Return the settings of the configuration that not all trials used, although none was
-    swept."""
-    swept = {name.lstrip("+") for trial in trials for name in trial.params}
+    """Return the settings of the configuration that not all trials used, although they were not
+    swept themselves."""
+    swept = _swept_names(trials, definition)
     varied = []
-    for name, values in _values_by_name(trials, definition, recorded).items():
-        if name in definition.config and name not in swept and len(values) > 1:
-            counts = [f"{value} in {counted(n, 'trial')}" for value, n in values.items()]
-            varied.append(f"{name} was {', '.join(counts[:_MOST])}")
+    for name, counts in values.items():
+        is_written = definition.config.get(name, "null") != "null"
+        if is_written and name not in swept and len(counts) > 1:
+            parts = [f"{value} in {counted(n, 'trial')}" for value, n in counts.items()]
+            more = f", and {len(parts) - _MOST} other values" if len(parts) > _MOST else ""
+            varied.append(f"{name} was {', '.join(parts[:_MOST])}{more}")
     return f"Not all trials had the same settings: {'; '.join(varied)}." if varied else ""
 
 
@@ -249,12 +251,15 @@ def _values_by_name(
     """Return in how many trials each value was used: of the settings that trainings recorded, and
     of those with which the study may resume changed."""
     counts: dict[str, Counter[str]] = {}
-    free = definition.free_keys()
-    for trial, fact in zip(trials, recorded, strict=True):
-        composed = read_values(trial.folder) if free else {}
-        used = {name: composed[name] for name in free & composed.keys()} | {**fact.settings}
-        for name, value in used.items():
+    for fact in recorded:
+        for name, value in fact.settings.items():
             counts.setdefault(name, Counter())[text(value)] += 1
+
+    free = definition.free_keys() - counts.keys()
+    for trial in trials if free else ():
+        composed = read_values(trial.folder)
+        for name in sorted(free & composed.keys()):
+            counts.setdefault(name, Counter())[text_of(composed[name])] += 1
     return counts
 
 

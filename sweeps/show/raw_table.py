@@ -70,9 +70,10 @@ def _read_reported(trial: TrialRecord, study: StudySnapshot) -> dict[str, _Repor
 
 def metric_column(name: str, params: Sequence[str]) -> str:
     """Return the name of a metric's column: with the prefix `metric.` if a param or another column
-    has its name."""
+    has its name, or may have it, as `best loss`."""
     taken = {*_COLUMNS, *(param.lstrip("+") for param in params)}
-    return f"metric.{name}" if name in taken else name
+    is_taken = name in taken or name.startswith(("best ", "final "))
+    return f"metric.{name}" if is_taken else name
 
 
 def param_column(name: str) -> str:

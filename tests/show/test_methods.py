@@ -146,7 +146,7 @@ def test_settings_that_differ_are_not_shared(tmp_path: Path) -> None:
         facts.record(TrialFolder(trial.folder).attempt(1), settings={"epochs": 5 if i else 3, "steps": i, "lr": i})
         (trial.folder / ".hydra" / "config.yaml").write_text(f"data: {'new' if i else 'old'}")
     words = methods_of(study)
-    varied = "data was old in 1 trial, new in 11 trials; epochs was 3 in 1 trial, 5 in 11 trials."
+    varied = "epochs was 3 in 1 trial, 5 in 11 trials; data was old in 1 trial, new in 11 trials."
     assert f" Not all trials had the same settings: {varied} " in words
     assert "epochs=5" not in words
 

@@ -85,7 +85,7 @@ def test_markdown_lists_trials_and_cost(tmp_path: Path) -> None:
         "| failed | 1 | 0:00:00.0 |",
         "| all | 4 | 0:00:00.0 |",
         "",
-        "Idle slots while the last trials ran: 0:00:00.0. Times are h:min:s, summed over trials.",
+        "Idle slots while the last trials ran: 0:00:00.0. The table's times are summed over trials; all are h:min:s.",
     ]
 
 

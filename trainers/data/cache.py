@@ -97,6 +97,7 @@ def _make(path: Path, limit_gb: float, plan: Plan) -> None:
         shutil.rmtree(path, ignore_errors=True)  # a damaged entry
         unfinished.rename(path)
     except Undecodable as error:
+        shutil.rmtree(unfinished, ignore_errors=True)  # first, because the disk may be full
         write_whole(path.with_name(path.name + REFUSED), str(error))
         raise
     except OSError as error:

@@ -83,11 +83,11 @@ def resize(data: Data, size: tuple[int, int], cache_path: str | None, limit_gb: 
     """Return image arrays (rows, height, width[, channels]) at another size (height, width)."""
     arrays = [_with_channels(x) for x in (data.x, data.x_test)]
     y = np.concatenate([data.y, data.y_test])
-    shape = (len(y), *size, arrays[0].shape[3])
+    shape = (sum(len(x) for x in arrays), *size, arrays[0].shape[3])
     plan = cache.Plan(shape, arrays[0].dtype, partial(_write_resized, arrays, size))
     name = _entry_name(arrays, size)
     x, _ = cache.open_entry(cache_folder(cache_path), name, limit_gb, lambda: plan)
-    test_rows = data.test_rows + len(data.y)
+    test_rows = data.test_rows + len(data.x)
     return replace(data, x=x, y=y, x_test=x, y_test=y, test_rows=test_rows)
 
 

@@ -263,7 +263,7 @@ class Sampler:
         chooses this trial."""
         if start or not self._has_surrogate:
             return {}, []
-        losses, estimates = self._estimated(study)
+        ends, losses = self._estimated(study)
         count = self._count_before(number)
         too_few = len(losses) < _MIN_RESULTS or len(set(losses)) < 2
         is_start = too_few or count < self._samplers.startup
@@ -272,7 +272,7 @@ class Sampler:
 
         seed = self._samplers.seed(number)
         with explain_faults(self._samplers.kind, _advise_tpe(study.name)):
-            surrogate = self._fit_surrogate(losses, estimates)
+            surrogate = self._fit_surrogate(study, ends, losses)
             has_weight = self._earlier.teach(surrogate, count, seed)
             if is_start and not has_weight:
                 return {}, []
@@ -280,16 +280,19 @@ class Sampler:
         return point, [] if too_few else surrogate.scales
 
     def _fit_surrogate(
-        self, losses: Sequence[float], estimates: Sequence[tuple[float, float]]
+        self, study: StudySnapshot, ends: Ends, losses: Sequence[float]
     ) -> "Surrogate":
-        """Fit a surrogate to the results with these losses, the failures, and the running points
-        with these estimates."""
+        """Fit a surrogate to the results with these losses, the failures, and the running points,
+        whose losses are estimated by their newest curves."""
         # because SciPy's import takes half a second, and first trials need no surrogate
         from sweeps.choose.surrogate import Surrogate
 
         surrogate = Surrogate(self._proposals.parameter_indices(), self._scales)
         encoded = [result.encoded for result in self._results]
-        running = [self._running[trial] for trial in sorted(self._running)]
+        trials = sorted(self._running)
+        running = [self._running[trial] for trial in trials]
+        curves = [self._reports.curve(study.rows[trial]) for trial in trials]
+        estimates = [ends.estimate(curve) for curve in curves]
         surrogate.fit(encoded, losses, self._proposals.failed, running, self._ran_before, estimates)
         return surrogate
 
@@ -299,9 +302,9 @@ class Sampler:
         draws = iter(np.random.RandomState(seed).random_sample, None)
         return self._proposals.most_promising(best, surrogate.gain, draws)
 
-    def _estimated(self, study: StudySnapshot) -> tuple[list[float], list[tuple[float, float]]]:
-        """Return the losses of the results, and the loss and the noise of each running trial,
-        estimated by the newest curves where trials have not completed."""
+    def _estimated(self, study: StudySnapshot) -> tuple[Ends, list[float]]:
+        """Return what the newest curves show about ends, and the losses of the results with
+        estimates."""
         losses = [result.loss for result in self._results]
         completed = [i for i, loss in enumerate(losses) if loss < math.inf]
         oldest = min(completed[-_MAX_CURVES:], default=0)
@@ -310,8 +313,7 @@ class Sampler:
             is_read = i >= oldest or result.loss == math.inf
             curves.append(self._reports.curve(study.rows[result.trial]) if is_read else {})
         ends = Ends(curves, losses)
-        running = [self._reports.curve(study.rows[trial]) for trial in sorted(self._running)]
-        return ends.fill(curves, losses), [ends.estimate(curve) for curve in running]
+        return ends, ends.fill(curves, losses)
 
     def _ask_sampler(self, trial_id: int, sampler: BaseSampler, start: Point) -> Point:
         """Return the point that the sampler proposes, with the values of the start point."""

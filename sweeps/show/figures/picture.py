@@ -85,7 +85,7 @@ def write_figures(
     for section, figures in sections.items():
         for name, figure in figures.items():
             content, problem = _print(figure, file_format)
-            if problem:
+            if not content:
                 problems.append(f"{section}: {problem}")
                 continue
             stem = _stem([findings.study.name, section, name.lstrip("+")])

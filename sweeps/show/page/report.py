@@ -233,8 +233,8 @@ def _build_costs(findings: Findings) -> list[Part]:
         cells = [_format_cost(name, cost[name]) if name in cost else "" for name in names]
         table.append([kind, *cells])
     sums = (
-        f"Idle slots while the last trials ran: {duration(findings.tail_s)}. Times are h:min:s,"
-        " summed over trials."
+        f"Idle slots while the last trials ran: {duration(findings.tail_s)}. The table's times are"
+        " summed over trials; all are h:min:s."
     )
     elapsed_s = real_time_s(findings.study.rows)
     if elapsed_s:

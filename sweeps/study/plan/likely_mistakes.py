@@ -113,12 +113,14 @@ def _replaced_words(words: Sequence[str]) -> Iterator[str]:
     last: dict[str, str] = {}
     for word in words:
         key = word.partition("=")[0]
-        if key.startswith("hydra."):  # because a driver adds some
+        # hydra. because a driver adds some, braces because Hydra merges them
+        if key.startswith(("hydra.", "hydra/")) or "={" in word:
             continue
         earlier = last.get(key, word)
         if earlier != word:
-            both = f"{earlier},{word.partition('=')[2]}"
-            yield f"{word} replaces {earlier}. To sweep all values, type: {shlex.quote(both)}"
+            both = shlex.quote(f"{earlier},{word.partition('=')[2]}")
+            advice = "" if "(" in both else f". To sweep all values, type: {both}"
+            yield f"{word} replaces {earlier}{advice}"
         last[key] = word
 
 
@@ -126,6 +128,7 @@ def _joined_choices(words: Sequence[str], options: Callable[[str], Sequence[str]
     """Yield the groups with a list of choices, which is one trial with all of them."""
     for word in words:
         key, _, value = word.partition("=")
-        if value.startswith("[") and "," in value and options(key):
+        is_list = value.startswith("[") and "," in value
+        if is_list and not key.startswith("hydra/") and options(key):
             sweep = f"{key}={value.strip('[] ')}"
             yield f"{word} is one choice, of all these files. To sweep them, type: {sweep}"

@@ -148,7 +148,10 @@ def make(
     try:
         requests, left_out, checked = _check_points(points, choosing, settings, is_new)
     except UserError as error:
-        raise with_decimal_comma(error, space, config) from error
+        answer = with_decimal_comma(error, space, config)
+        if answer is error:
+            raise
+        raise answer from error
     notes += brought.notes()
     notes += describe_gpus(config, [parameter.key for parameter in space.parameters])
     if any(word.startswith("+") for word in typed):
@@ -187,7 +190,8 @@ def _refuse_added(config: DictConfig, words: Sequence[str]) -> None:
     the typed choice."""
     choices = config.hydra.runtime.choices
     for word in words:
-        group, sign, choice = word.removeprefix("+").partition("=")
+        group, sign, typed = word.removeprefix("+").partition("=")
+        choice = typed.strip("'\"")
         if sign and word.startswith("+hydra/") and choices.get(group, choice) != choice:
             problem = f"{word}: {group} is part of the configuration: leave out the plus"
             raise UserError(f"{problem}.\nType: {group}={choice}")

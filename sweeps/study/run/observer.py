@@ -86,11 +86,12 @@ class Observer:
             attempt.job.attempt_folder.request_stop(State.PRUNED)
 
     def _ended_at(self, attempt: Attempt) -> float | None:
-        """Return when an adopted attempt last wrote a file, because perhaps nobody looked for
-        hours; None for another one."""
+        """Return when an adopted attempt last wrote a file, if that was before the adoption,
+        because perhaps nobody looked for hours; else None."""
         if attempt.adopted:
             with suppress(OSError):
-                return min(attempt.job.attempt_folder.last_written(), self.clock())
+                written = attempt.job.attempt_folder.last_written()
+                return written if written < attempt.queued_at else None
         return None
 
     def read_end(self, attempt: Attempt, outcome: Outcome) -> Outcome | None:
