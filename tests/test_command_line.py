@@ -187,7 +187,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
         ["min_resource=3: no pruner is chosen.\nRemove it, or add a pruner, such as hydra/sweeper/pruner=median"],
     ),
     ("lr=loguniform(-4,-1)", SWEPT, ["'loguniform'.\nType: 'lr=tag(log, interval(0.1,1.0))'"]),
-    ("lr=linspace(0.1,1,3)", SWEPT, ["'linspace'.\nChoose one of: choice, glob, interval"]),
+    ("lr=linspace(0.1,1,3)", SWEPT, ["'linspace'.\nChoose one of: choice, "]),
     ("hydra.sweeper.extend=yess", SWEPT, ["\nType hydra.sweeper.extend=true or hydra.sweeper.extend=false"]),
     ("hydra.sweeper.sampler=none", SWEPT, ["Type hydra/sweeper/sampler=NAME, one of: cmaes, default, gp,"]),
     ("hydra.sweeper.pruner=none", SWEPT, ["\nType hydra/sweeper/pruner=none"]),
