@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import spec_from_file_location
@@ -39,7 +38,7 @@ class _Finder(MetaPathFinder):
         top = self.copies.top
         places: list[str] = []
         for folder in sys.path if path is None else path:
-            real = _real(folder) if os.path.isabs(folder) else os.path.realpath(folder)  # noqa: PTH117
+            real = os.path.realpath(folder)
             if f"{real}/".startswith(f"{top}/"):
                 places.append(self.copies.folder + real.removeprefix(top))
             places.append(folder)
@@ -54,12 +53,6 @@ class _Finder(MetaPathFinder):
             return None  # because the normal import finds the same code
         _check_private(copy)
         return spec_from_file_location(name, file, loader=_CopyLoader(name, copy))
-
-
-@cache
-def _real(folder: str) -> str:
-    """Return the folder without links; cached, because a large library has 2,000 modules."""
-    return os.path.realpath(folder)
 
 
 class _CopyLoader(SourceFileLoader):
