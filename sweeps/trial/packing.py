@@ -50,6 +50,8 @@ def _class_here(key: int) -> type:
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def __init__(self, file: io.BytesIO, program: Program | None) -> None:
+        # a plain copy, because each of a config's thousand nodes is looked up in it
+        self.dispatch_table = dict(cloudpickle.Pickler.dispatch_table)
         super().__init__(file)
         self._names = _names_by_id(program) if program else {}
         self._globals = vars(sys.modules[_MAIN]) if program else None

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 from hydra.core.config_loader import ConfigLoader
@@ -27,6 +28,8 @@ from sweeps.hydra.near import closest, keys
 from sweeps.hydra.parts import hydra_config
 from sweeps.hydra.wrong_choices import explain_no_name
 from sweeps.trial.packing import pack_for_here
+
+_PARSED_LINES = 1_000
 
 
 class Composer:
@@ -50,6 +53,8 @@ class Composer:
         self._parser = OverridesParser.create(config_loader=self._with_groups)
         # pickled, because that copies four times faster
         self._composed: dict[tuple[str, ...], bytes] = {}
+        # because most lines of a trial are those of the trial before
+        self._parse_line = lru_cache(_PARSED_LINES)(self._parse_one)
 
     def compose(self, overrides: Sequence[str], number: int) -> DictConfig:
         """Return the config of one trial, including its hydra node. Raises UserError if it cannot
@@ -88,9 +93,13 @@ class Composer:
         """Parse lines by Hydra's grammar. Raises UserError for a line that the grammar does not
         allow."""
         try:
-            return self._parser.parse_overrides(list(lines))
+            return [self._parse_line(line) for line in lines]
         except HydraException as error:
             raise UserError(explain(error, self._master)) from error
+
+    def _parse_one(self, line: str) -> Override:
+        (override,) = self._parser.parse_overrides([line])
+        return override
 
     def options(self, group: str) -> list[str]:
         """Return the choices of a config group; empty if the group does not exist."""
