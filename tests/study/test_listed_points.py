@@ -99,10 +99,10 @@ def test_tables_of_other_programs(tmp_path: Path, content: str, encoding: str) -
     [
         (",lr\n0,0.1\n1,0.2\n", r"index of pandas\.\n.*to_csv\(path, index=False\)"),
         (";lr\n0;0.1\n1;0.2\n", r"index of pandas\.\n.*to_csv\(path, index=False\)"),
-        ("lr,\n0.1,7\n", r"column 2 has no name\.\nAdd its key"),
+        ("lr,\n0.1,7\n", r"column 2 has no name\.\nAdd its name"),
         ("lr;seed\n0,1;1\n", r"line 2 has lr=0,1: a decimal comma, and semicolons as separators\.\nWrite 0\.1"),
         ("lr,seed,lr\n1,2,3\n", r"column 'lr' occurs twice\.\nRemove"),
-        ("0.1,1\n0.2,2\n", r"first line has the value 0\.1, and no key\.\nAdd a header"),
+        ("0.1,1\n0.2,2\n", r"first line has the value 0\.1, and no name\.\nAdd a header"),
         ("learning rate,b\n1,2\n", r"'learning rate' is no key, because it contains a space\.\n"),
         ("a,b\n1\n", r"line 2 has 1 of 2 cells\.\nLeave a cell empty"),
         ('a,b\n1,"x\n2,y\n', r"a quote before line 3 is not closed\.\nUse CSV"),

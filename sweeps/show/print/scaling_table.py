@@ -6,12 +6,12 @@ trained), epochs_to_stable, seed. The values of any other column name the series
 series with equal counts are repetitions. Lines that begin with # are comments.
 """
 
-import csv
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from sweeps.base import csv_table
 from sweeps.base.errors import UserError
 from sweeps.show.scaling import (
     COUNTED,
@@ -56,12 +56,12 @@ def read_table(
 def read_samples(path: Path) -> tuple[list[str], list[Sample]]:
     """Return the columns with values, and a sample per line. Raises as read_table, but accepts a
     single count."""
-    (place, header), *lines = _lines(path)
-    _check_header(header, place)
-    if not lines:
+    table = _table(path)
+    _check_columns(table.columns, f"{path} line {table.header_line}")
+    if not table.lines:
         raise UserError(f"{path} has a header, but no lines below it.\nAdd a line for each trial.")
-    rows = [(where, _cells(header, cells, where)) for where, cells in lines]
-    filled = [name for name in header if any(row[name] for _, row in rows)]
+    rows = [(f"{path} line {line.number}", line.cells) for line in table.lines]
+    filled = [name for name in table.columns if any(row[name] for _, row in rows)]
     blank = [where for where, row in rows if _EPOCHS in filled and not row[_EPOCHS]]
     if blank:
         raise UserError(
@@ -73,26 +73,14 @@ def read_samples(path: Path) -> tuple[list[str], list[Sample]]:
     return filled, [_sample(row, differing, where) for where, row in rows]
 
 
-def _cells(header: Sequence[str], cells: Sequence[str], where: str) -> dict[str, str]:
-    if len(cells) != len(header):
-        raise UserError(
-            f"{where} has {len(cells)} cells.\nUse as many cells as the header: {len(header)}."
-        )
-    return dict(zip(header, cells, strict=True))
-
-
-def _check_header(header: Sequence[str], where: str) -> None:
-    """Raise UserError for a column that is repeated or missing."""
-    repeated = [name for name in header if header.count(name) > 1]
-    if repeated:
-        raise UserError(
-            f"{where}: column {repeated[0]!r} is repeated.\nRemove or rename one of the columns."
-        )
+def _check_columns(columns: Sequence[str], where: str) -> None:
+    """Raise UserError if a column is missing."""
     for required in (COUNTED, (EPOCH_TIME, _TOTAL_TIME)):
-        if set(required).isdisjoint(header):
+        if set(required).isdisjoint(columns):
             missing = f"{', '.join(required[:-1])} or {required[-1]}"
             raise UserError(
-                f"{where}: a column is missing among {', '.join(header)}.\nAdd a column: {missing}."
+                f"{where}: a column is missing among {', '.join(columns)}.\n"
+                f"Add a column: {missing}."
             )
 
 
@@ -163,29 +151,14 @@ def _number(name: str, cell: str, where: str) -> float:
     return value
 
 
-def _lines(path: Path) -> list[tuple[str, list[str]]]:
-    """Return the place and the cells of the header and of each line below it."""
+def _table(path: Path) -> csv_table.Table:
     if not path.is_file():
         raise UserError(
             f"{path} is not a file.\nType the path of a CSV file as described in docs/scaling.md."
         )
-    try:
-        numbered = enumerate(path.read_text("utf-8-sig").splitlines(), 1)
-        lines = [
-            (number, line)
-            for number, line in numbered
-            if line.strip(", \t") and not line.startswith("#")
-        ]
-        rows = [
-            (f"{path} line {n}", [cell.strip() for cell in next(csv.reader([line]))])
-            for n, line in lines
-        ]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(
-            f"{path} is not CSV in UTF-8: {error}\nSave the table as CSV in UTF-8."
-        ) from None
-    if not rows:
+    table = csv_table.read(path, str(path))
+    if table is None:
         raise UserError(
             f"{path} is empty.\nAdd a line of column names, and below it a line for each trial."
         )
-    return rows
+    return table

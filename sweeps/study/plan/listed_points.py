@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from sweeps.base import csv_table
 from sweeps.base.errors import UserError
 from sweeps.hydra.settings import SweeperConf
 from sweeps.space.grammar import point_of
 from sweeps.space.space import SearchSpace, canonical, is_grid, text_of
-from sweeps.study.plan import points_table
 from sweeps.study.plan.compose import Composer
 from sweeps.trial.job import Point
 
@@ -24,7 +24,7 @@ def read_listed(settings: SweeperConf, composer: Composer, space: SearchSpace) -
             " a search"
         )
     typed = settings.points
-    rows = points_table.read(Path(typed), _KEY, _EXAMPLE) if isinstance(typed, str) else typed
+    rows = _read_table(typed) if isinstance(typed, str) else typed
     if not (isinstance(rows, list) and rows and all(isinstance(row, dict) and row for row in rows)):
         raise UserError(
             f"{_KEY}={text_of(typed)}: not a list of points.\nType a list, as in {_EXAMPLE}, or a"
@@ -46,6 +46,27 @@ def read_listed(settings: SweeperConf, composer: Composer, space: SearchSpace) -
             f" {both[0]}="
         )
     return listed
+
+
+def _read_table(typed: str) -> list[dict[str, str]]:
+    """Return the points of a CSV file as texts, without empty cells."""
+    source = f"{_KEY}={typed}"
+    try:
+        table = csv_table.read(Path(typed), source)
+    except FileNotFoundError as error:
+        raise UserError(
+            f"{source}: there is no such file.\nType a list, as in {_EXAMPLE}, or a CSV file"
+        ) from error
+    if table is None:
+        return []
+
+    for column in table.columns:
+        if any(sign.isspace() for sign in column):
+            raise UserError(
+                f"{source}: column {column!r} is no key, because it contains a space.\n"
+                f"Separate the columns by {table.separator}, and name each by its key, such as lr"
+            )
+    return [{key: cell for key, cell in line.cells.items() if cell} for line in table.lines]
 
 
 def _parse(number: int, row: dict[Any, Any], composer: Composer) -> Point:

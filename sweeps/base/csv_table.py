@@ -1,8 +1,10 @@
-"""A table of points: CSV as programs write it, with commas, semicolons or tabs."""
+"""A table that people or programs wrote as CSV, with commas, semicolons or tabs."""
 
 import csv
 import io
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.base.errors import UserError
@@ -10,46 +12,62 @@ from sweeps.base.errors import UserError
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
-Row = dict[str, str]
 Cells = list[str]
 
 
-def read(path: Path, setting: str, example: str) -> list[Row]:
-    """Return a mapping for each line, without its empty cells. Raises UserError if the file is no
-    such table.
+@dataclass(frozen=True)
+class Line:
+    """The cells of a line of a table, by column; a cell may be empty."""
 
-    setting: the key whose value is `path`, for messages; example: what can be typed instead of a
-    file.
+    number: int
+    cells: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with a header. Its columns have different names."""
+
+    header_line: int
+    columns: Sequence[str]
+    lines: Sequence[Line]
+    separator: str  # a word, such as semicolons
+
+
+def read(path: Path, source: str) -> Table | None:
+    """Return the table in a file; None if the file is empty. Lines that begin with # are comments.
+
+    source: what names the file in messages. Raises UserError if the file is no such table, and
+    FileNotFoundError.
     """
-    source = f"{setting}={path}"
     try:
         content = path.read_bytes()
         text = content.decode("utf-16" if content.startswith(_UTF_16) else "utf-8-sig")
         separator = _separator(text)
         if "\0" in text:
             raise csv.Error("it contains a zero byte")
-        lines = _split(text, separator)
-    except FileNotFoundError as error:
-        raise UserError(
-            f"{source}: there is no such file.\nType a list, as in {example}, or a CSV file"
-        ) from error
+        numbered = _split(text, separator)
+    except FileNotFoundError:
+        raise
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(
-            f"{source}: not a table in UTF-8: {error}.\nUse CSV with a header of keys"
+            f"{source}: not a table in UTF-8: {error}.\nUse CSV with a header"
         ) from error
-    if not lines:
-        return []
+    if not numbered:
+        return None
 
-    (_, header), *rows = lines
+    (header_line, header), *rows = numbered
     if separator == ";":
         _refuse_decimal_commas(source, header, rows)
-    _refuse_header(source, header, rows, separator)
-    return [_row(source, header, number, cells) for number, cells in rows]
+    _refuse_header(source, header, rows)
+    lines = [Line(number, _by_column(source, header, number, cells)) for number, cells in rows]
+    columns = [column for column in header if column]
+    return Table(header_line, columns, lines, _SEPARATORS[separator])
 
 
 def _separator(text: str) -> str:
     """Return the separator that occurs most in the header, outside of quotes."""
-    header = next((line for line in text.splitlines() if line.strip()), "")
+    filled = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
+    header = next(filled, "")
     unquoted = "".join(header.split('"')[::2])
     # a comma without any separator, because it is the first
     return max(_SEPARATORS, key=unquoted.count)
@@ -62,16 +80,14 @@ def _split(text: str, separator: str) -> list[tuple[int, Cells]]:
     lines: list[tuple[int, Cells]] = []
     for cells in reader:
         stripped = [cell.strip() for cell in cells]
-        if any(stripped):
+        if any(stripped) and not stripped[0].startswith("#"):
             lines.append((reader.line_num, stripped))
         if text.count('"') % 2 and any("\n" in cell for cell in cells):
             raise csv.Error(f"a quote before line {reader.line_num} is not closed")
     return lines
 
 
-def _refuse_header(
-    source: str, header: Cells, rows: list[tuple[int, Cells]], separator: str
-) -> None:
+def _refuse_header(source: str, header: Cells, rows: list[tuple[int, Cells]]) -> None:
     unnamed = [column for column, key in enumerate(header) if not key]
     if unnamed == [0] and _is_index([cells[0] for _, cells in rows]):
         raise UserError(
@@ -80,25 +96,16 @@ def _refuse_header(
         )
     if unnamed and any(cells[unnamed[0]] for _, cells in rows if len(cells) > unnamed[0]):
         raise UserError(
-            f"{source}: column {unnamed[0] + 1} has no name.\nAdd its key to the header"
+            f"{source}: column {unnamed[0] + 1} has no name.\nAdd its name to the header"
         )
 
     twice = next((key for key, count in Counter(filter(None, header)).items() if count > 1), None)
     if twice is not None:
         raise UserError(f"{source}: column {twice!r} occurs twice.\nRemove or rename one of them")
-    wrong = next((key for key in filter(None, header) if _is_number(key)), None)
+    wrong = next((column for column in header if _is_number(column)), None)
     if wrong is not None:
         raise UserError(
-            f"{source}: its first line has the value {wrong}, and no key.\nAdd a header of keys"
-        )
-    spaced = next((key for key in header if any(sign.isspace() for sign in key)), None)
-    if spaced is not None:
-        remedy = (
-            f"Separate the columns by {_SEPARATORS[separator]}, and name each by its key, such"
-            " as lr"
-        )
-        raise UserError(
-            f"{source}: column {spaced!r} is no key, because it contains a space.\n{remedy}"
+            f"{source}: its first line has the value {wrong}, and no name.\nAdd a header"
         )
 
 
@@ -112,16 +119,14 @@ def _refuse_decimal_commas(source: str, header: Cells, rows: list[tuple[int, Cel
                 )
 
 
-def _row(source: str, header: Cells, number: int, cells: Cells) -> Row:
+def _by_column(source: str, header: Cells, number: int, cells: Cells) -> dict[str, str]:
     if any(cells[len(header) :]):
         problem = f"{source}: line {number} has more cells than the header"
         raise UserError(f"{problem}.\nQuote values with a comma")
     if len(cells) < len(header):
         problem = f"{source}: line {number} has {len(cells)} of {len(header)} cells"
-        raise UserError(
-            f"{problem}.\nLeave a cell empty, as in 'adam,,32', if the point lacks its key"
-        )
-    return {key: cell for key, cell in zip(header, cells, strict=False) if cell}
+        raise UserError(f"{problem}.\nLeave a cell empty, as in '1,,32', if it has no value")
+    return {column: cell for column, cell in zip(header, cells, strict=False) if column}
 
 
 def _is_index(cells: Cells) -> bool:
