@@ -1,4 +1,4 @@
-"""Makes the pictures of studies.md, page.md and mlflow.md: runs studies at their small scale, and
+"""Makes the pictures of README, studies.md, page.md and mlflow.md: runs studies at their small scale, and
 takes a figure of each report, its first screen, or a page of MLflow.
 
 python docs/pictures.py path/to/mnist.npz path/to/folder_of_photographs [picture ...]
@@ -69,6 +69,12 @@ BASE = [
     NETWORK,
 ]
 STUDIES = {
+    "first": [
+        "hydra/sweeper=optuna",
+        "hydra.sweeper.n_trials=20",
+        "lr=tag(log, interval(1e-4, 1e-1))",
+        "batch_size=32,64,128",
+    ],
     "search": [*SEARCH, "hydra.sweeper.n_trials=40"],
     "grid": ["optimizer=adam,sgd", "lr=0.001,0.003,0.01,0.03", "batch_size=16,32,64"],
     "front": ["study=accuracy_and_time", "study.scale=small", "lr=0.0003,0.001,0.003"],
@@ -81,6 +87,7 @@ STUDIES = {
 }
 """What is typed; an experiment each, whose pages in MLflow then have these trials alone."""
 PAGES = {
+    "first_search": ("first", 785, ""),
     "page_search": ("search", 1180, ""),
     "page_trial": ("search", 900, "#trial-7"),
     "page_grid": ("grid", 1400, ""),
@@ -142,6 +149,9 @@ def main() -> None:
                 page.goto(f"file://{folder}/multirun/{study}/report.html{opened}")
                 page.reload()  # another trial alone is no other page
                 page.wait_for_timeout(3000)  # its figures are drawn
+                if name == "first_search":
+                    card = page.locator("section:has(h2:text-is('Reproduce'))")
+                    card.evaluate("card => card.remove()")  # it has paths of this machine
                 take(page, name)
         for name in wanted:
             if name in MLFLOW:
