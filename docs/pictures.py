@@ -1,5 +1,5 @@
-"""Makes the pictures of README, studies.md, page.md and mlflow.md: runs studies at their small scale, and
-takes a figure of each report, its first screen, or a page of MLflow.
+"""Makes the pictures of README, studies.md, page.md and mlflow.md: runs studies at their small
+scale, and takes a figure of each report, its first screen, or a page of MLflow.
 
 python docs/pictures.py path/to/mnist.npz path/to/folder_of_photographs [picture ...]
 
