@@ -68,7 +68,8 @@ _ANSWERS = "SWEEPYARD_ANSWERS"
 """The variable that says that `let_hydra_raise` set HYDRA_FULL_ERROR, and not the user."""
 _INTERPOLATIONS = 1_000
 # because all trials have the same interpolations, and OmegaConf would parse each of them again
-omegaconf.base.parse = lru_cache(_INTERPOLATIONS)(omegaconf.base.parse)  # type: ignore[attr-defined]
+_omegaconf: Any = omegaconf.base
+_omegaconf.parse = lru_cache(_INTERPOLATIONS)(_omegaconf.parse)
 _overrides_dirname = getattr(config_loader_impl, "get_overrides_dirname", None)
 
 
