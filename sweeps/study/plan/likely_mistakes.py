@@ -50,10 +50,9 @@ def _ranges_of_one(words: Sequence[str]) -> Iterator[str]:
             rf"(.+)=range\({number}, *{number}\)", word.replace("start=", "").replace("stop=", "")
         )
         if match and 0 < (span := float(match[3]) - float(match[2])) <= 1:
-            step = f"{match[1]}=range({match[2]},{match[3]},{span / 2:g})"
             yield (
                 f"{word} is one value, {match[2]}, because its step is 1. For several, type a step:"
-                f" '{step}'"
+                f" '{match[1]}=range({match[2]},{match[3]},{span / 2:g})'"
             )
 
 
@@ -104,8 +103,10 @@ def _decimal_comma(parameter: Parameter, config: DictConfig) -> str:
     has_leading_zero = len(whole[1]) > 1 and whole[1].startswith("0")
     if not isinstance(current, float) and not has_leading_zero:
         return ""
-    number = f"{key}={whole[0]}.{whole[1]}"
-    return f"{key}={','.join(whole)} is two values. For one with a decimal point, type: {number}"
+    return (
+        f"{key}={','.join(whole)} is two values. For one with a decimal point, type: "
+        f"{key}={whole[0]}.{whole[1]}"
+    )
 
 
 def _replaced_words(words: Sequence[str]) -> Iterator[str]:
