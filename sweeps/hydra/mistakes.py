@@ -11,7 +11,7 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import InstantiationException, MissingConfigException, OverrideParseException
 from omegaconf import BooleanNode, DictConfig, FloatNode, IntegerNode, ListConfig, OmegaConf
-from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
+from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.hydra.followed import source
 from sweeps.hydra.near import advise_key, closest, keys, near_key
@@ -275,7 +275,7 @@ def _shorten(error: Exception, lines: list[str], config: DictConfig) -> str:
     problem = message[0]
     text = "\n".join(message)
     advice = ""
-    if isinstance(error.__cause__ or error, InterpolationKeyError):
+    if problem.startswith("Interpolation key '"):
         problem += "." + advise_key(problem.split("'")[1], config)
     if match := _OUT_OF_RANGE.fullmatch(text):
         advice = advise_number(match[1], match[2], match[3] == "whole number")
