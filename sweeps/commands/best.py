@@ -31,21 +31,23 @@ def best(
     front = study.pareto_front() if trial is None else []
     if len(front) > 1:
         console.print(f"Pareto front: {len(front)} trials. Choose one with --trial NUMBER")
-    for row in front if len(front) > 1 else [best_trial.choose_trial(study, trial)]:
+    else:
+        front = [best_trial.choose_trial(study, trial)]
+    for row in front:
         console.print(f"# trial {row.number}: {row.name}   {result_of(row, study)}")
         words = best_trial.command(definition, row)
         console.print(best_trial.line(words, definition.working_folder))
-    if len(front) <= 1:
-        words = best_trial.write_experiment(definition, row, study.folder, write)
-        line = best_trial.line(words, definition.working_folder)
-        if not write:
-            number = "" if trial is None else f" --trial {trial}"
-            # Because the line goes on in this study's Python, which the shell may not find as
-            # `python`.
-            writing = sweeps_line("best", study.folder, words[0])
-            line = f"{writing}{number} --write && {line}"
-        console.print(f"# the same trial, from {study.folder / best_trial.EXPERIMENT}")
-        console.print(line)
+    if len(front) > 1:
+        return
+    words = best_trial.write_experiment(definition, front[0], study.folder, write)
+    line = best_trial.line(words, definition.working_folder)
+    if not write:
+        number = "" if trial is None else f" --trial {trial}"
+        # Because the line goes on in this study's Python, which the shell may not find as `python`.
+        writing = sweeps_line("best", study.folder, words[0])
+        line = f"{writing}{number} --write && {line}"
+    console.print(f"# the same trial, from {study.folder / best_trial.EXPERIMENT}")
+    console.print(line)
 
 
 @command()

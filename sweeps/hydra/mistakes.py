@@ -360,8 +360,10 @@ def _advise_section(word: str, value: str, config: DictConfig) -> str:
         owner = "the sweeper"
     # not of another tool
     name = re.split("[./]", key)[-1]
-    typed = f"{key}={shlex.quote(in_unit_of(name, value))}"
-    return f" It is a setting of {owner}.\nType: {sweep_flag(sys.argv)}{typed}"
+    return (
+        f" It is a setting of {owner}.\nType: {sweep_flag(sys.argv)}"
+        f"{key}={shlex.quote(in_unit_of(name, value))}"
+    )
 
 
 def _choices(config: DictConfig) -> dict[str, Any]:

@@ -71,9 +71,8 @@ def _number(unit: str, text: str, whole: bool) -> float | None:
 def _seconds(text: str, unit: str) -> float | None:
     """Return a time such as 8h, 1h30m, 1:30:00 or 2-00:00:00, as SLURM writes it, in seconds."""
     if re.fullmatch(f"(?:{_TIME_WORD} ?)+", text):
-        return sum(
-            float(count) * _PER_LETTER[word[0]] for count, word in re.findall(_TIME_WORD, text)
-        )
+        words = re.findall(_TIME_WORD, text)
+        return sum(float(count) * _PER_LETTER[word[0]] for count, word in words)
     if text.replace(".", "", 1).isdecimal():
         return float(text) * _SECONDS[unit]
     clock = _CLOCK.fullmatch(text)

@@ -10,7 +10,7 @@ from sweeps.base.errors import UserError
 from sweeps.base.wording import counted
 from sweeps.hydra.settings import SweeperConf
 from sweeps.hydra.sweeper_settings import target_of
-from sweeps.space.space import Choice, Parameter, SearchSpace, is_grid
+from sweeps.space.space import Choice, Interval, Parameter, SearchSpace, is_grid
 from sweeps.study.run.choosing import total
 
 
@@ -24,7 +24,13 @@ def likely_mistakes(
     """Yield settings that likely mean something else, such as a value typed twice, or more trials
     than points."""
     yield from _unordered(settings, space)
-    yield from _far_target(settings)
+    target = settings.target
+    name = settings.objectives[0]
+    if target is not None and name.endswith("accuracy") and 1 < target <= 100:
+        yield (
+            f"hydra.sweeper.target={target:g} is out of reach if {name} is a fraction of 1: use"
+            f" {target / 100:g}"
+        )
     yield from _ranges_of_one(words)
     yield from _replaced_words(words)
     yield from _joined_choices(words, options)
@@ -58,27 +64,16 @@ def _ranges_of_one(words: Sequence[str]) -> Iterator[str]:
 
 def _unordered(settings: SweeperConf, space: SearchSpace) -> Iterator[str]:
     """Yield the parameters that hydra/sweeper/sampler=cmaes does not model."""
-    if (settings.sampler or {}).get("_target_") == target_of("sampler", "cmaes"):
-        unordered = [
-            parameter.key
-            for parameter in space.parameters
-            if parameter.condition or (isinstance(parameter, Choice) and not parameter.ordered)
-        ]
-        if unordered:
-            yield (
-                "hydra/sweeper/sampler=cmaes models numbers only: it samples"
-                f" {', '.join(unordered)} at random"
-            )
-
-
-def _far_target(settings: SweeperConf) -> Iterator[str]:
-    """Yield a target in percent of a metric that is a fraction."""
-    target = settings.target
-    name = settings.objectives[0]
-    if target is not None and name.endswith("accuracy") and 1 < target <= 100:
+    unordered = []
+    for parameter in space.parameters:
+        is_ordered = isinstance(parameter, Interval) or parameter.ordered
+        if parameter.condition or not is_ordered:
+            unordered.append(parameter.key)
+    is_cmaes = (settings.sampler or {}).get("_target_") == target_of("sampler", "cmaes")
+    if is_cmaes and unordered:
         yield (
-            f"hydra.sweeper.target={target:g} is out of reach if {name} is a fraction of 1: use"
-            f" {target / 100:g}"
+            "hydra/sweeper/sampler=cmaes models numbers only: it samples"
+            f" {', '.join(unordered)} at random"
         )
 
 
