@@ -64,9 +64,7 @@ def keep_written(config: DictConfig) -> None:
 
     Raises UserError for a time such as 8:30, which YAML reads in base 60.
     """
-    settings = {"tracking.experiment"}
-    for section, kind in SECTIONS:
-        settings |= {f"{section}.{field.name}" for field in fields(kind)}
+    settings = _own_settings()
     for file, group in _files_of(config):
         for setting, line, text in _plain_scalars(file, group):
             value = _as_yaml(text)
@@ -84,6 +82,12 @@ def keep_written(config: DictConfig) -> None:
                     f"{file}:{line}: {name}: {text}: YAML reads it as {value}"
                     f".\n{advice or f'Write: {name}: {value}'}"
                 )
+
+
+def _own_settings() -> set[str]:
+    """Return the settings of the sweeper and the launchers, and the experiment."""
+    names = {f"{section}.{setting.name}" for section, kind in SECTIONS for setting in fields(kind)}
+    return names | {"tracking.experiment"}
 
 
 def _files_of(config: DictConfig) -> Iterator[tuple[Path, str]]:

@@ -51,11 +51,7 @@ def _number(unit: str, text: str, whole: bool) -> float | None:
     numbers, 20% and 1/5 of others.
     """
     if unit == "gb":
-        memory = _MEMORY.fullmatch(text.lower())
-        if memory is None:
-            return None
-        factor = _GIGABYTES[memory[2]] if text[-1].isalpha() else 1
-        return float(memory[1]) * factor
+        return _gigabytes(text.lower())
     if unit:
         seconds = _seconds(text.lower(), unit)
         return None if seconds is None else seconds / _SECONDS[unit]
@@ -66,6 +62,15 @@ def _number(unit: str, text: str, whole: bool) -> float | None:
         return float(text) if is_number and float(text).is_integer() else None
     match = re.fullmatch(r"(\d+)/([1-9]\d*)", text)
     return int(match[1]) / int(match[2]) if match else None
+
+
+def _gigabytes(text: str) -> float | None:
+    """Return an amount of memory such as 8G, 8192MB or, as the key has it, 8."""
+    memory = _MEMORY.fullmatch(text)
+    if memory is None:
+        return None
+    factor = _GIGABYTES[memory[2]] if text[-1].isalpha() else 1
+    return float(memory[1]) * factor
 
 
 def _seconds(text: str, unit: str) -> float | None:

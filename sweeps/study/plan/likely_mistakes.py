@@ -24,13 +24,7 @@ def likely_mistakes(
     """Yield settings that likely mean something else, such as a value typed twice, or more trials
     than points."""
     yield from _unordered(settings, space)
-    target = settings.target
-    name = settings.objectives[0]
-    if target is not None and name.endswith("accuracy") and 1 < target <= 100:
-        yield (
-            f"hydra.sweeper.target={target:g} is out of reach if {name} is a fraction of 1: use"
-            f" {target / 100:g}"
-        )
+    yield from _far_target(settings)
     yield from _ranges_of_one(words)
     yield from _replaced_words(words)
     yield from _joined_choices(words, options)
@@ -74,6 +68,17 @@ def _unordered(settings: SweeperConf, space: SearchSpace) -> Iterator[str]:
         yield (
             "hydra/sweeper/sampler=cmaes models numbers only: it samples"
             f" {', '.join(unordered)} at random"
+        )
+
+
+def _far_target(settings: SweeperConf) -> Iterator[str]:
+    """Yield a target in percent of a metric that is a fraction."""
+    target = settings.target
+    name = settings.objectives[0]
+    if target is not None and name.endswith("accuracy") and 1 < target <= 100:
+        yield (
+            f"hydra.sweeper.target={target:g} is out of reach if {name} is a fraction of 1: use"
+            f" {target / 100:g}"
         )
 
 

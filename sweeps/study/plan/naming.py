@@ -51,8 +51,7 @@ def name_study(config: DictConfig, settings: SweeperConf) -> Naming:
         if name:
             folder = next(_find_former(config, folder, name), folder)
         sweep_dir = str(folder)
-        last = _absolute(folder).name  # empty for the root of all folders
-        name = name or last.lstrip(".-") or (last and "study")
+        name = name or _name_of(folder)
     else:
         # With the process id, because two studies may start in the same second.
         name = name or f"{datetime.now():%Y-%m-%d_%H-%M-%S}_{os.getpid()}"
@@ -73,6 +72,13 @@ def name_study(config: DictConfig, settings: SweeperConf) -> Naming:
 
 def _absolute(folder: Path) -> Path:
     return Path(os.path.abspath(folder))  # noqa: PTH100 - resolve() follows links
+
+
+def _name_of(folder: Path) -> str:
+    """Return the name of a study that has only a folder; empty for the root of all folders, which
+    is none."""
+    name = _absolute(folder).name
+    return name.lstrip(".-") or (name and "study")
 
 
 def _find_former(config: DictConfig, folder: Path, name: str) -> Iterator[Path]:
