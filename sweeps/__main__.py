@@ -9,7 +9,9 @@ import typer
 from sweeps.base.errors import ExitCode, UserError
 from sweeps.base.streams import open_closed_streams
 from sweeps.base.wording import printable
-from sweeps.commands import (
+
+# All modules are imported, because each adds its commands to the app.
+from sweeps.commands import (  # noqa: F401
     app,
     best,
     bundle,
@@ -29,22 +31,6 @@ from sweeps.hydra import neighbours
 from sweeps.show.terminal.console import SafeConsole
 from sweeps.show.terminal.lines import escape_unencodable
 
-# All modules are imported, because each adds its commands to the app.
-__all__ = [
-    "best",
-    "bundle",
-    "compare",
-    "exclude",
-    "init",
-    "listing",
-    "main",
-    "remove",
-    "reports",
-    "resume",
-    "stop",
-]
-__all__ += ["ui"]
-
 
 def main() -> None:
     open_closed_streams()
@@ -63,9 +49,8 @@ def main() -> None:
             print(printable(explain_usage(error)), file=sys.stderr)
         raise SystemExit(ExitCode.REFUSED) from None
     except (UserError, OSError) as error:
-        message = explain(error) if isinstance(error, OSError) else str(error)
         SafeConsole(stderr=True, highlight=False, emoji=False).print(
-            message, soft_wrap=True, markup=False
+            explain(error), soft_wrap=True, markup=False
         )
         raise SystemExit(ExitCode.REFUSED) from None
 

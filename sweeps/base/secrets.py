@@ -3,7 +3,7 @@ api_key."""
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweeps.base.errors import UserError
@@ -24,19 +24,19 @@ _NAME = (
     r"(?:password|passwd|pwd|api_?key|(?:access|private|secret)_?key|secret"
     r"|(?<!_)token|(?:api|auth|access|bearer|github|gitlab|hf|refresh|session|tracking)_token)"
 )
-_KEY = rf"(?P<key>(?<![\w.+-])[\w.+-]*{_NAME}"
-# The value of a key as in trainer.api_key=x, "api_key": "x" or api_key: x. A value with $ is in the
-# environment.
+_KEY = rf"(?<![\w.+-])[\w.+-]*{_NAME}"
+# The value of ${...} is in the environment.
 _HARMLESS = r"""(?:\$|\*\*\*|(?:null|none|true|false)(?:["'\s,}\]]|$))"""
 # Small numbers, as in token=1,2 or token=interval(0.1, 1), are a hyperparameter.
 _NUMBER = r"(?:\w+\()*[-+]?(?:\d{0,5}\.\d+|\d{1,5})(?:e[-+]?\d+)?(?![\w.])"
 _COUNTED = rf"(?:(?<=token=)|(?<=token:)|(?<=token: )){_NUMBER}"
-_VALUE = rf"""(?!["']?{_HARMLESS})(?!{_COUNTED})(?:"[^"]+"|'[^']+'|[^\s"',}}\]]+)"""
-_TYPED = re.compile(rf"{_KEY}=){_VALUE}", re.IGNORECASE)
-# as in auth={{token:x}}
-_IN_DICT = re.compile(rf"""^[^\s=]+=\[?\{{.*?{_KEY}["']?[ ]*:[ ]*){_VALUE}""", re.IGNORECASE)
-_SHOWN = re.compile(rf"""{_KEY}["']?(?:=|:[ ]+)){_VALUE}""", re.IGNORECASE)
-_SECRET_KEY = re.compile(rf"{_KEY})", re.IGNORECASE)
+# as in trainer.api_key=x and auth={token:x}
+_TYPED = re.compile(
+    rf"""^(?:(?=[\w.+-]*=)|[^\s=]+=\[?\{{.*?)(?P<key>{_KEY}["']?(?:=|[ ]*:[ ]*))"""
+    rf"""(?!["']?{_HARMLESS})(?!{_COUNTED})[^\s,}}\]]""",
+    re.IGNORECASE,
+)
+_SECRET_KEY = re.compile(_KEY, re.IGNORECASE)
 _VARIABLE = re.compile(r"(?:PASSWORD|PASSWD|SECRET|TOKEN|KEY)$", re.IGNORECASE)
 # letters of a variable's value that is masked, because shorter values are parts of common words
 _SHORTEST = 6
@@ -47,9 +47,14 @@ def has_password(text: str) -> bool:
 
 
 def without_password(text: str) -> str:
-    """Return the text with asterisks in place of its passwords, and of the values of keys such as
-    api_key."""
-    return _SHOWN.sub(r"\g<key>***", _PASSWORD.sub(_mask, text))
+    """Return the text with asterisks in place of the passwords of its addresses."""
+    return _PASSWORD.sub(
+        lambda match: (
+            (match["query"] or match["user"] or match["token"])
+            + ("***" if match["query"] else "***@")
+        ),
+        text,
+    )
 
 
 def without_secrets(text: str) -> str:
@@ -80,26 +85,16 @@ def mask_value(key: str, value: Any) -> Any:
     return without_password(value) if isinstance(value, str) else value
 
 
-def _mask(match: re.Match[str]) -> str:
-    return f"{match['query']}***" if match["query"] else f"{match['user'] or match['token']}***@"
-
-
 def refuse_typed(*typed: object) -> None:
     """Raise UserError if command lines or unresolved configs contain a password.
 
     Other users could read the password in the study's files and in every list of processes.
     """
-    for text in _texts(typed):
-        _refuse(text)
-
-
-def _texts(node: Any) -> Iterator[str]:
-    """Yield the texts in a config or a sequence of words."""
-    if isinstance(node, str):
-        yield node
-    elif isinstance(node, Mapping | Sequence):
-        for entry in node.values() if isinstance(node, Mapping) else node:
-            yield from _texts(entry)
+    for node in typed:
+        if isinstance(node, str):
+            _refuse(node)
+        elif isinstance(node, Mapping | Sequence):
+            refuse_typed(*(node.values() if isinstance(node, Mapping) else node))
 
 
 def _refuse(text: str) -> None:
@@ -110,7 +105,7 @@ def _refuse(text: str) -> None:
             " DB=... and then tracking.uri='${oc.env:DB}' or"
             " hydra.sweeper.storage='${oc.env:DB}'"
         )
-    if match := _TYPED.search(text) or _IN_DICT.search(text):
+    if match := _TYPED.search(text):
         key = match["key"].rstrip("=: \"'")
         mark = match["key"].rstrip()[-1]
         variable = key.rpartition(".")[2].lstrip("+").upper()

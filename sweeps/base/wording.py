@@ -77,12 +77,12 @@ def mean_text(mean: float, ends: tuple[float, float]) -> tuple[str, str]:
     its half."""
     low, high = ends
     half = (high - low) / 2
-    if not (math.isfinite(half) and half > 0):
-        return text(mean), f"{text(low)} to {text(high)}"
-    digits = 1 - math.floor(math.log10(half))
-    if digits < 0 or digits > 6:  # of large numbers, and of differences that six digits do not show
-        return text(mean), f"{text(low)} to {text(high)}"
-    return f"{mean:.{digits}f}", f"{low:.{digits}f} to {high:.{digits}f}"
+    # of large numbers, and of differences that six digits do not show
+    form = ".6g"
+    if math.isfinite(half) and half > 0:
+        digits = 1 - math.floor(math.log10(half))
+        form = f".{digits}f" if 0 <= digits <= 6 else form
+    return f"{mean:{form}}", f"{low:{form}} to {high:{form}}"
 
 
 def point_text(point: Mapping[str, object]) -> str:
@@ -102,16 +102,16 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
-def short_difference(words: str, others: str, limit: int = LONGEST) -> tuple[str, str]:
+def short_difference(words: str, others: str) -> tuple[str, str]:
     """Return two different texts shortened: their parts from shortly before the difference if they
     look the same."""
-    if short(words, limit) != short(others, limit):
-        return short(words, limit), short(others, limit)
-    same = sum(
-        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(words, others, strict=False))
-    )
-    start = max(0, same - limit // 4)
-    return f"…{short(words[start:], limit)}", f"…{short(others[start:], limit)}"
+    shown = short(words, LONGEST), short(others, LONGEST)
+    if shown[0] != shown[1]:
+        return shown
+    pairs = zip(words, others, strict=False)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    start = max(0, same - LONGEST // 4)
+    return f"…{short(words[start:], LONGEST)}", f"…{short(others[start:], LONGEST)}"
 
 
 def short(words: str, limit: int = 24) -> str:

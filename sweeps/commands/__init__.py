@@ -25,7 +25,7 @@ from sweeps.launchers.slurm.trials import driver_chain
 from sweeps.record import study_file
 from sweeps.record.definition import Definition
 from sweeps.record.study import StudySnapshot
-from sweeps.show.terminal.console import SafeConsole, visible
+from sweeps.show.terminal.console import SafeConsole
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -45,7 +45,7 @@ class _Command(TyperCommand):
 
 
 command = partial(app.command, cls=_Command)
-console = SafeConsole(highlight=False, markup=False, emoji=False)
+console = SafeConsole(highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 MULTIRUN = Path("multirun")
 _ANSWER_S = 15.0
@@ -56,8 +56,7 @@ def complete_name(context: typer.Context, incomplete: str) -> list[str]:
     completion."""
     root = Path(context.params.get("root") or MULTIRUN)
     names = [name for name in newest_first(root) if name.startswith(incomplete)]
-    # others cannot be typed
-    names = [name for name in names if name == visible(name) and name.isprintable()]
+    names = [name for name in names if name.isprintable()]  # others cannot be typed
     is_bash = "complete_bash" in os.environ.values()
     # By backslashes, because a name has to begin with the typed letters. Other shells quote the
     # names themselves.
@@ -76,24 +75,26 @@ def check_root(context: typer.Context, root: Path) -> Path:
     """Return the folder of --root. Raises UserError if it is no folder, or a study itself."""
     if context.resilient_parsing or root == MULTIRUN:
         return root
-    problem = ""
     example = MULTIRUN
     if (root / "study.json").exists():
         problem = "it is a study"
         example = root.parent
-    elif not root.is_dir():
+    elif root.is_dir():
+        return root
+    else:
         problem = "it is a file" if root.exists() else "there is no such folder"
-    if problem:
-        option = shlex.join(["--root", str(example)])
-        raise UserError(
-            f"--root {root}: {problem}.\nType the folder that contains the studies, as in {option}"
-        )
-    return root
+    raise UserError(
+        f"--root {root}: {problem}.\nType the folder that contains the studies, as in"
+        f" {shlex.join(['--root', str(example)])}"
+    )
 
 
 Root = Annotated[
     Path, typer.Option(help="folder that contains the studies", callback=check_root, readable=False)
 ]
+
+
+Open = Annotated[bool, typer.Option("--open", help="open the page in a browser, too")]
 
 
 def read(name: str, root: Path) -> tuple[StudySnapshot, Definition]:
@@ -124,9 +125,7 @@ def has_driver(folder: Path, request: Path, answer: str) -> bool:
     no_answer = (
         f"{driver} has not answered yet. The request is queued for this driver or the next one"
     )
-    console.print(
-        answer if manual.wait_for_driver(request, _ANSWER_S) else no_answer, soft_wrap=True
-    )
+    console.print(answer if manual.wait_for_driver(request, _ANSWER_S) else no_answer)
     return True
 
 
@@ -162,23 +161,23 @@ def numbers_of(option: str, words: str) -> list[int]:
     other words."""
     numbers: list[int] = []
     for word in words.split(",") if words else ():
-        ends = [end.strip() for end in word.split("-")]
-        is_range = len(ends) <= 2 and all(end.isdecimal() and len(end) < 7 for end in ends)
-        if not is_range or int(ends[0]) > int(ends[-1]):
+        ends = re.fullmatch(r"\s*(\d{1,6})\s*(?:-\s*(\d{1,6})\s*)?", word)
+        between = range(int(ends[1]), int(ends[2] or ends[1]) + 1) if ends else ()
+        if not between:
             raise UserError(
                 f"{option} {words}: not a list of trial numbers.\nType numbers, as in {option} 3,7"
                 f" or {option} 0-4"
             )
-        numbers += range(int(ends[0]), int(ends[-1]) + 1)
+        numbers += between
     return numbers
 
 
 def check_output(output: Path, example: str) -> None:
     """Raise UserError if the file of --output cannot be written."""
-    if output.is_dir() or not output.parent.is_dir():
-        problem = (
-            "the path is a folder" if output.is_dir() else f"there is no folder {output.parent}"
-        )
+    problem = "" if output.parent.is_dir() else f"there is no folder {output.parent}"
+    if output.is_dir():
+        problem = "the path is a folder"
+    if problem:
         raise UserError(
             f"--output {output}: {problem}.\nChoose a file in an existing folder: --output"
             f" {example}"

@@ -31,23 +31,23 @@ def best(
     front = study.pareto_front() if trial is None else []
     if len(front) > 1:
         console.print(f"Pareto front: {len(front)} trials. Choose one with --trial NUMBER")
-    for row in front if len(front) > 1 else [best_trial.choose_trial(study, trial)]:
-        console.print(f"# trial {row.number}: {row.name}   {result_of(row, study)}", soft_wrap=True)
+    else:
+        front = [best_trial.choose_trial(study, trial)]
+    for row in front:
+        console.print(f"# trial {row.number}: {row.name}   {result_of(row, study)}")
         words = best_trial.command(definition, row)
-        console.print(best_trial.line(words, definition.working_folder), soft_wrap=True)
-    if len(front) <= 1:
-        words = best_trial.write_experiment(definition, row, study.folder, write)
-        line = best_trial.line(words, definition.working_folder)
-        if not write:
-            number = "" if trial is None else f" --trial {trial}"
-            # Because the line goes on in this study's Python, which the shell may not find as
-            # `python`.
-            writing = sweeps_line("best", study.folder, words[0])
-            line = f"{writing}{number} --write && {line}"
-        console.print(
-            f"# the same trial, from {study.folder / best_trial.EXPERIMENT}", soft_wrap=True
-        )
-        console.print(line, soft_wrap=True)
+        console.print(best_trial.line(words, definition.working_folder))
+    if len(front) > 1:
+        return
+    words = best_trial.write_experiment(definition, front[0], study.folder, write)
+    line = best_trial.line(words, definition.working_folder)
+    if not write:
+        number = "" if trial is None else f" --trial {trial}"
+        # Because the line goes on in this study's Python, which the shell may not find as `python`.
+        writing = sweeps_line("best", study.folder, words[0])
+        line = f"{writing}{number} --write && {line}"
+    console.print(f"# the same trial, from {study.folder / best_trial.EXPERIMENT}")
+    console.print(line)
 
 
 @command()
@@ -68,13 +68,13 @@ def refit(
     words, folder = refit.command(definition, study, row, all_data)
     line = best.line(words, definition.working_folder)
     refuse_foreign(study.folder, line)
-    console.print(line, soft_wrap=True)
+    console.print(line)
     if code := subprocess.run(words, check=False, cwd=working_folder(definition)).returncode:
         raise SystemExit(code)
     refitted = read(folder.name, folder.parent)[0].rows[0]
     model = refit.kept_model(study, refitted)
     metrics = "  ".join(f"{key}={value:.6g}" for key, value in refitted.metrics.items())
-    console.print(f"trial {row.number} trained again: {metrics}\nmodel: {model}", soft_wrap=True)
+    console.print(f"trial {row.number} trained again: {metrics}\nmodel: {model}")
     tags = refit.tags(study, row, refitted, best.overrides_of(definition, row))
     version = register(store_of(definition), name, refitted.folder, tags)
     console.print(

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -53,7 +54,7 @@ def pack(name: Name, root: Root = MULTIRUN, output: Output = None) -> None:
         }
         problems += bundle.pack(study, definition, others, output)
     for line in [*problems, str(output)]:
-        console.print(line, soft_wrap=True)
+        console.print(line)
 
 
 @command()
@@ -76,12 +77,13 @@ def reproduce(file: Bundle, overrides: Overrides = None, folder: Folder = None) 
                 " --folder NAME"
             )
     packed, folder = bundle.unpack(file, folder)
-    if differences := bundle.describe_package_differences(folder):
+    differences = bundle.describe_package_differences(folder)
+    if differences:
         more = f" and {len(differences) - _MOST} more" if len(differences) > _MOST else ""
-        console.print(f"other packages: {', '.join(differences[:_MOST])}{more}", soft_wrap=True)
+        console.print(f"other packages: {', '.join(differences[:_MOST])}{more}")
     typed_in = bundle.app_folder(packed, folder)
     words = [*packed.command, *(overrides or [])]
-    console.print(f"cd {shlex.quote(str(typed_in))} && {shlex.join(words)}", soft_wrap=True)
+    console.print(f"cd {shlex.quote(str(typed_in))} && {shlex.join(words)}")
     code = _run([sys.executable, *words[1:]], typed_in)
     if code == ExitCode.REFUSED:
         raise UserError(
@@ -119,23 +121,23 @@ def _show_comparison(before: StudySnapshot, now: StudySnapshot) -> None:
 
     present = {canonical(trial.params): trial for trial in now.rows if trial.result}
     ranked = before.top()
-    pairs = [
-        (trial, present[canonical(trial.params)])
-        for trial in ranked
-        if canonical(trial.params) in present
-    ]
-    table = [
-        ["trial", *(f"{name} {time}" for name in before.objective for time in ("before", "now"))]
-    ]
+    pairs = []
+    for trial in ranked:
+        if same_params := present.get(canonical(trial.params)):
+            pairs.append((trial, same_params))
+    header = ["trial"]
+    for name in before.objective:
+        header += [f"{name} before", f"{name} now"]
+    table = [header]
     for old, new in pairs[:_MOST]:
         values = zip(old.objective, new.objective, strict=False)
-        table.append([old.name, *(text(value) for both in values for value in both)])
+        table.append([old.name, *map(text, chain(*values))])
     if pairs:
         View().show(table)
     same = sum(old.objective == new.objective for old, new in pairs)
-    lines = [f"{counted(len(pairs), 'trial')} with a result before and now, {same} with the same"]
+    both = counted(len(pairs), "trial")
+    console.print(f"{both} with a result before and now, {same} with the same")
     if missing := len(ranked) - len(pairs):
-        lines.append(f"{counted(missing, 'trial')} with a result before, but not now")
+        console.print(f"{counted(missing, 'trial')} with a result before, but not now")
     if new_trials := len(present) - len(pairs):
-        lines.append(f"{counted(new_trials, 'trial')} with a result now, but not before")
-    console.print("\n".join(lines))
+        console.print(f"{counted(new_trials, 'trial')} with a result now, but not before")

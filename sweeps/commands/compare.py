@@ -9,7 +9,16 @@ import typer
 
 from sweeps.base.errors import UserError
 from sweeps.base.files import write_whole
-from sweeps.commands import MULTIRUN, Root, check_output, command, complete_name, console, read
+from sweeps.commands import (
+    MULTIRUN,
+    Open,
+    Root,
+    check_output,
+    command,
+    complete_name,
+    console,
+    read,
+)
 from sweeps.record.definition import Definition
 from sweeps.record.study import StudySnapshot
 from sweeps.record.study_file import locate
@@ -28,12 +37,7 @@ Output = Annotated[Path, typer.Option(help="page to write")]
 
 @command()
 def compare(
-    names: Names,
-    root: Root = MULTIRUN,
-    output: Output = _PAGE,
-    browser: Annotated[
-        bool, typer.Option("--open", help="open the page in a browser, too")
-    ] = False,
+    names: Names, root: Root = MULTIRUN, output: Output = _PAGE, browser: Open = False
 ) -> None:
     """Compare studies of one objective on a page."""
     from sweeps.show.page import studies, studies_page
@@ -55,9 +59,9 @@ def compare(
     ):
         view.show(part)
     for problem in filter(None, (study.problem for study in compared)):
-        console.print(problem, soft_wrap=True)
+        console.print(problem)
     write_whole(output, studies_page.render_page(compared))
-    console.print(str(output), soft_wrap=True)
+    console.print(str(output))
     if browser:
         typer.launch(str(output))
 
@@ -74,16 +78,18 @@ def read_all(names: Sequence[str], root: Path) -> dict[str, tuple[StudySnapshot,
 
     Raises UserError for a study that does not exist, or was typed twice.
     """
-    folders: dict[str, Path] = {}
+    folders: set[Path] = set()
+    located = []
     for name in names:
         study, its_root = locate(name, root)
-        folder = its_root / study
-        if folder.resolve() in (other.resolve() for other in folders.values()):
+        folder = (its_root / study).resolve()
+        if folder in folders:
             raise UserError(f"study {name} was typed twice.\nRemove one of them")
-        folders[name] = folder
-    by_name = [folder.name for folder in folders.values()]
-    labels = {
-        name: folder.name if by_name.count(folder.name) == 1 else name
-        for name, folder in folders.items()
-    }
-    return {labels[name]: read(folder.name, folder.parent) for name, folder in folders.items()}
+        folders.add(folder)
+        located.append((name, study, its_root))
+    by_name = [study for _, study, _ in located]
+    studies = {}
+    for name, study, its_root in located:
+        label = study if by_name.count(study) == 1 else name
+        studies[label] = read(study, its_root)
+    return studies

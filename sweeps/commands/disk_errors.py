@@ -8,11 +8,15 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from sweeps.base.errors import UserError
+
 _NOT_ALLOWED = {errno.EACCES, errno.EPERM}
 
 
-def explain(error: OSError) -> str:
-    """Return an error of a file or folder in two lines."""
+def explain(error: OSError | UserError) -> str:
+    """Return an error of a file or folder in two lines, and a mistake of the user as it is."""
+    if isinstance(error, UserError):
+        return str(error)
     words = (error.strerror or str(error) or type(error).__name__).rstrip(".")
     if error.filename is None:
         return f"{words}.\nRepeat this command"
@@ -32,27 +36,19 @@ def explain(error: OSError) -> str:
 
 def _advise_owner(path: Path) -> str:
     """Return who may read or write a path, and what this user can type."""
-    owner, present = _find_owner(path)
+    owner = "another user"
+    # the nearest folder above that may be looked at
+    for present in (path, *path.absolute().parents):
+        with suppress(OSError):
+            owner = _name_of(present.stat().st_uid)
+            break
     command = shlex.join(["python", "-m", "sweeps", *sys.argv[1:]])
-    if owner == _own_name():
+    if owner == _name_of(os.getuid()):
         return f"Allow it: {shlex.join(['chmod', 'u+rwX', str(present)])}"
     return (
         f"It belongs to {owner}. Ask {owner} to type: cd {shlex.quote(str(Path.cwd()))} &&"
         f" {command}"
     )
-
-
-def _find_owner(path: Path) -> tuple[str, Path]:
-    """Return the owner of a path, or of the nearest folder above that may be looked at, and that
-    folder."""
-    for present in (path, *path.absolute().parents):
-        with suppress(OSError):
-            return _name_of(present.stat().st_uid), present
-    return "another user", path
-
-
-def _own_name() -> str:
-    return _name_of(os.getuid())
 
 
 def _name_of(user: int) -> str:

@@ -36,7 +36,4 @@ def exclude(
     refuse_narrowing(condition, narrow(read_space(definition), study.excluded), study)
     request = manual.exclude_points(study.folder, condition)
     if not has_driver(study.folder, request, f"excluded: no further trial begins with {condition}"):
-        console.print(
-            f"excluded once the study resumes: {resume_line(definition, study.folder)}",
-            soft_wrap=True,
-        )
+        console.print(f"excluded once the study resumes: {resume_line(definition, study.folder)}")

@@ -2,6 +2,8 @@
 
 import shlex
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
 
@@ -44,35 +46,32 @@ def list_studies(root: Root = MULTIRUN) -> None:
     problems = []
     for name in newest_first(root):
         try:
-            study, _ = read(name, root)
-            driver = str(holder(study.folder / "driver.lock") or "").partition(" since ")[0]
+            table.add_row(name, *_row(read(name, root)[0]))
         except (UserError, OSError) as error:
             # because a corrupt study must not hide the other studies
             table.add_row(name, "?", "?", "?", "(see below)", "")
-            problem = explain(error) if isinstance(error, OSError) else str(error)
-            problems.append(problem.splitlines()[0])
-            continue
-        pruned = str(study.count(State.PRUNED, State.INFEASIBLE) or "")
-        failed = str(sum(trial.state.has_failed for trial in study.rows) or "")
-        table.add_row(
-            name,
-            f"{study.over()} of {study.total}",
-            pruned,
-            failed,
-            _line(_best(study)),
-            _line(driver),
-        )
+            problems.append(explain(error).splitlines()[0])
     problems += _describe_unreadable(root)
     for file in sorted(root.glob("*/*/study.json")):
         outer = file.parents[1]
         list_line = shlex.join(["python", "-m", "sweeps", "list", "--root", str(outer)])
         problems.append(f"{outer.name} contains study {file.parent.name}. List it: {list_line}")
     if table.row_count:
-        console.print(table)
+        console.print(table, soft_wrap=False)
     elif not problems:
         console.print(f"there are no studies in {root}; start one with sweep.py -m")
     for problem in problems:
-        console.print(problem, soft_wrap=True)
+        console.print(problem)
+
+
+def _row(study: StudySnapshot) -> Iterator[str | Text]:
+    """Yield the cells of a study after its name; the table may cut the last two."""
+    yield f"{study.over()} of {study.total}"
+    yield str(study.count(State.PRUNED, State.INFEASIBLE) or "")
+    yield str(sum(trial.state.has_failed for trial in study.rows) or "")
+    driver = str(holder(study.folder / "driver.lock") or "").partition(" since ")[0]
+    for words in (_best(study), driver):
+        yield Text(words, no_wrap=True, overflow="ellipsis")
 
 
 def _describe_unreadable(root: Path) -> list[str]:
@@ -86,11 +85,6 @@ def _describe_unreadable(root: Path) -> list[str]:
         except OSError as error:
             problems.append(explain(error).splitlines()[0])
     return problems
-
-
-def _line(words: str) -> Text:
-    """Return a cell of one line, which the table may cut."""
-    return Text(words, no_wrap=True, overflow="ellipsis")
 
 
 def _best(study: StudySnapshot) -> str:
@@ -109,14 +103,18 @@ def status(name: Name, root: Root = MULTIRUN) -> None:
     best trials, and the errors of failed trials.
     """
     from sweeps.show.terminal.status import show_status
+    from sweeps.tracking.registry import dashboard_line
 
     study, definition = read(name, root)
     driver, next_driver = _describe_drivers(study.folder)
     # because the driver knows, and sites forbid frequent polling
     jobs = "" if driver else _describe_jobs(study)
-    show_status(study, driver, next_driver, jobs, _describe_dashboard(study, definition))
+    store = ""
+    with suppress(UserError, OSError):  # because `ui` explains a missing variable or folder
+        store = store_of(definition)
+    show_status(study, driver, next_driver, jobs, dashboard_line(store, study))
     if study.done:
-        console.print(f"done: {study.done}", soft_wrap=True)
+        console.print(f"done: {study.done}")
     elif not driver and not next_driver:
         _say_what_is_left(study, definition)
 
@@ -127,12 +125,10 @@ def _say_what_is_left(study: StudySnapshot, definition: Definition) -> None:
 
     if study.over() < (study.total or 0):
         if (log := study.folder / DRIVER_LOG).exists():
-            console.print(f"the log of its last driver: {relative_path(log)}", soft_wrap=True)
-        console.print(
-            f"not finished. Resume: {resume_line(definition, study.folder)}", soft_wrap=True
-        )
+            console.print(f"the log of its last driver: {relative_path(log)}")
+        console.print(f"not finished. Resume: {resume_line(definition, study.folder)}")
     for line in retry_lines(study):
-        console.print(line, soft_wrap=True)
+        console.print(line)
 
 
 def _describe_drivers(folder: Path) -> tuple[str, str]:
@@ -149,24 +145,14 @@ def _describe_drivers(folder: Path) -> tuple[str, str]:
     return "", f"{jobs[0]}{log}" if jobs else ""
 
 
-def _describe_dashboard(study: StudySnapshot, definition: Definition) -> str:
-    from sweeps.tracking.registry import dashboard_line
-
-    try:
-        return dashboard_line(store_of(definition), study)
-    except (UserError, OSError):  # because `ui` explains a missing variable or folder
-        return dashboard_line("", study)
-
-
 def _describe_jobs(study: StudySnapshot) -> str:
     """Return the number of SLURM jobs by state, or an empty text without jobs."""
     try:
         jobs = jobs_of(study)
     except SlurmError as error:
         return f"SLURM jobs unknown: {error}"
-    kinds = Counter(
-        f"{job.state} ({job.reason})" if job.state == "PENDING" else job.state for job in jobs
-    )
-    return (
-        "SLURM jobs: " + ", ".join(f"{n} {kind}" for kind, n in kinds.most_common()) if jobs else ""
-    )
+    kinds: Counter[str] = Counter()
+    for job in jobs:
+        kinds[f"{job.state} ({job.reason})" if job.state == "PENDING" else job.state] += 1
+    counts = ", ".join(f"{n} {kind}" for kind, n in kinds.most_common())
+    return f"SLURM jobs: {counts}" if jobs else ""

@@ -9,7 +9,6 @@ from sweeps.base.wording import counted
 from sweeps.commands import MULTIRUN, Name, Root, command, console, store_of, working_folder
 from sweeps.hydra.followed import resolved
 from sweeps.record import study_file
-from sweeps.record.definition import Definition
 from sweeps.record.place import unpack_line
 
 Yes = Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")]
@@ -27,7 +26,7 @@ def archive(name: Name, root: Root = MULTIRUN, yes: Yes = False) -> None:
     with removal.locked(folder, root):
         yes or typer.confirm(f"pack {folder} and remove it?", abort=True)
         packed = removal.pack(folder)
-    console.print(f"{packed}\nUnpack: {unpack_line(packed)}", soft_wrap=True)
+    console.print(f"{packed}\nUnpack: {unpack_line(packed)}")
 
 
 @command()
@@ -44,14 +43,9 @@ def delete(name: Name, root: Root = MULTIRUN, yes: Yes = False) -> None:
         yes or typer.confirm(f"delete {folder}, and the study's runs in MLflow?", abort=True)
         count = delete_runs(store_of(definition), folder)
         with chdir(working_folder(definition)):
-            _delete_mirror(definition)
+            if definition.storage:
+                from sweeps.choose.sampler.mirror import delete_study
+
+                delete_study(resolved(definition.storage), definition.name)
         removal.delete(folder)
-    console.print(f"deleted {folder}, and {counted(count, 'run')} in MLflow", soft_wrap=True)
-
-
-def _delete_mirror(definition: Definition) -> None:
-    """Delete the study's mirror from the user's Optuna storage."""
-    if definition.storage:
-        from sweeps.choose.sampler.mirror import delete_study
-
-        delete_study(resolved(definition.storage), definition.name)
+    console.print(f"deleted {folder}, and {counted(count, 'run')} in MLflow")

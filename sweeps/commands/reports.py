@@ -11,6 +11,7 @@ from sweeps.base.files import write_whole
 from sweeps.commands import (
     MULTIRUN,
     Name,
+    Open,
     Root,
     check_choice,
     check_output,
@@ -19,7 +20,6 @@ from sweeps.commands import (
     numbers_of,
     read,
 )
-from sweeps.record.definition import Definition
 from sweeps.record.study import StudySnapshot
 from sweeps.record.study_file import sweeps_line
 from sweeps.space.grammar import space_of
@@ -72,9 +72,7 @@ def report(
     methods: Annotated[
         bool, typer.Option("--methods", help="print the methods in words instead")
     ] = False,
-    browser: Annotated[
-        bool, typer.Option("--open", help="open the page in a browser, too")
-    ] = False,
+    browser: Open = False,
     columns: Annotated[
         str,
         typer.Option(
@@ -97,46 +95,42 @@ def report(
         "--methods": methods,
         "--scaling": shows_scaling,
     }
-    of_curves = {"--metrics": metrics, "--by": by, "--trials": trials, "--facet": facet}
-    _check_options(
-        outputs,
-        {"--columns": columns, "--classes": classes},
-        {"--format": file_format, **of_curves},
-    )
-    if browser and (
-        typed := next(
-            (option for option in ("--table", "--figures", "--methods") if outputs[option]), ""
-        )
-    ):
-        raise UserError(
-            f"{typed} and --open conflict, because {typed} writes no page.\nType a command for each"
-        )
+    of_table = {"--columns": columns, "--classes": classes}
+    of_figures = {
+        "--format": file_format,
+        "--metrics": metrics,
+        "--by": by,
+        "--trials": trials,
+        "--facet": facet,
+    }
+    _check_options(outputs, of_table, of_figures)
+    for option in _typed(outputs):
+        if browser and option != "--scaling":
+            raise UserError(
+                f"{option} and --open conflict, because {option} writes no page.\nType a command"
+                " for each"
+            )
     if figures and figures.exists() and not figures.is_dir():
         raise UserError(
             f"--figures {figures}: the path is a file.\nChoose a folder: --figures figures"
         )
     study, definition = read(name, root)
     if table:
-        console.print(_table(Findings(study), table, columns, classes), soft_wrap=True)
+        console.print(_table(Findings(study), table, columns, classes))
     elif methods:
-        _print_methods(Findings(study), definition)
+        from sweeps.show.methods import describe_methods
+
+        console.print(describe_methods(Findings(study), definition))
     else:
         from sweeps.choose.sampler.importance import with_importance
 
         findings = Findings(with_importance(study, space_of(definition.parameters)), target, counts)
         if figures:
-            choice = Choice(
-                tuple(_split(metrics)), by or STEP, tuple(numbers_of("--trials", trials)), facet
-            )
+            numbers = tuple(numbers_of("--trials", trials))
+            choice = Choice(tuple(_split(metrics)), by or STEP, numbers, facet)
             _write_figures(findings, figures, file_format or picture.FORMATS[0], choice)
         else:
             _write_page(findings, shows_scaling, browser)
-
-
-def _print_methods(findings: "Findings", definition: Definition) -> None:
-    from sweeps.show.methods import describe_methods
-
-    console.print(describe_methods(findings, definition), soft_wrap=True)
 
 
 def _write_figures(findings: "Findings", folder: Path, file_format: str, choice: "Choice") -> None:
@@ -146,7 +140,7 @@ def _write_figures(findings: "Findings", folder: Path, file_format: str, choice:
     paths, problems = write_figures(findings, folder, file_format, choice)
     lines = [*map(str, paths), *problems] or [f"study {findings.study.name}: no figure has data"]
     for line in lines:
-        console.print(line, soft_wrap=True)
+        console.print(line)
 
 
 def _write_page(findings: "Findings", shows_scaling: bool, browser: bool) -> None:
@@ -163,7 +157,7 @@ def _write_page(findings: "Findings", shows_scaling: bool, browser: bool) -> Non
     if shows_scaling and findings.scaling:
         show_scaling(findings.scaling)
     for path in (folder / HTML, folder / CSV):
-        console.print(str(path), soft_wrap=True)
+        console.print(str(path))
     if browser:
         typer.launch(str(folder / HTML))
 
@@ -172,17 +166,20 @@ def _check_options(
     outputs: Mapping[str, object], of_table: Mapping[str, object], of_figures: Mapping[str, object]
 ) -> None:
     """Raise UserError if options conflict, or one lacks another."""
-    for needed, options, example in (
-        ("--table", of_table, "latex"),
-        ("--figures", of_figures, "figures"),
-    ):
-        typed = [option for option, value in options.items() if value]
-        if typed and not outputs[needed]:
-            raise UserError(f"{typed[0]} needs {needed}.\nAdd: {needed} {example}")
-        if len(typed) > 1 and options is of_table:
-            raise UserError(f"{' and '.join(typed)} conflict.\nType a command for each")
-    if len(typed := [option for option, value in outputs.items() if value]) > 1:
-        raise UserError(f"{' and '.join(typed)} conflict.\nType a command for each")
+    typed = _typed(of_table)
+    for option in typed:
+        if not outputs["--table"]:
+            raise UserError(f"{option} needs --table.\nAdd: --table latex")
+    for option in _typed(of_figures):
+        if not outputs["--figures"] and len(typed) < 2:
+            raise UserError(f"{option} needs --figures.\nAdd: --figures figures")
+    for options in (typed, _typed(outputs)):
+        if len(options) > 1:
+            raise UserError(f"{' and '.join(options)} conflict.\nType a command for each")
+
+
+def _typed(options: Mapping[str, object]) -> list[str]:
+    return [option for option, value in options.items() if value]
 
 
 def _table(findings: "Findings", style: str, columns: str, classes: bool) -> str:
@@ -207,9 +204,10 @@ def _explain_no_scaling(study: StudySnapshot) -> UserError:
             f" or was pruned after it reported {EPOCH_TIME} of a second epoch.\nShow the reason:"
             f" {sweeps_line('status', study.folder)}"
         )
-    counted = f"{', '.join(COUNTED[:-1])} or {COUNTED[-1]}"
     return UserError(
-        f"study {study.name}: no scaling data. Its trials do not differ in {counted}, or do not"
+        f"study {study.name}: no scaling data. Its trials do not differ in "
+        f"{', '.join(COUNTED[:-1])} or {COUNTED[-1]}"
+        ", or do not"
         f" report {EPOCH_TIME}.\nSweep one, as in gpus=1,2,4, and report {EPOCH_TIME} (s) in at"
         " least two epochs; see docs/scaling.md"
     )
@@ -245,7 +243,7 @@ def scaling_of_table(
     check_output(output, "page.html")
     write_whole(output, render_page(scaling))
     show_scaling(scaling)
-    console.print(str(output), soft_wrap=True)
+    console.print(str(output))
 
 
 def _split(words: str) -> list[str]:

@@ -71,7 +71,7 @@ def resume(
     if changes:
         line = change_line(definition, read(name, root)[0], changes)
     study_file.refuse_foreign(folder, f"cd {shlex.quote(definition.working_folder)} && {line}")
-    console.print(line, soft_wrap=True)
+    console.print(line)
     os.chdir(working_folder(definition))
     words = shlex.split(line)
     os.execvp(words[0], words)  # noqa: S606 - the command that the user typed, without a shell
@@ -80,22 +80,19 @@ def resume(
 def _refuse_moved(folder: Path, definition: Definition) -> None:
     """Raise UserError if the study was renamed or copied, because its command would resume or start
     another study."""
-    usual = is_usual(definition)
-    if (
-        usual
-        and folder.name != definition.name
-        and folder.parent == Path(definition.working_folder, MULTIRUN)
-    ):
-        original = folder.with_name(definition.name)
-        if original.exists():
-            raise UserError(
-                f"{folder} is a copy of study {definition.name}.\n"
-                f"Resume the study itself: {study_file.sweeps_line('resume', original)}"
-            )
+    is_beside = folder.parent == Path(definition.working_folder, MULTIRUN)
+    if folder.name == definition.name or not is_beside or not is_usual(definition):
+        return
+    original = folder.with_name(definition.name)
+    if original.exists():
         raise UserError(
-            f"{folder} is study {definition.name}, renamed: its command would resume"
-            f" {original}.\nMove the folder first: {shlex.join(['mv', str(folder), str(original)])}"
+            f"{folder} is a copy of study {definition.name}.\n"
+            f"Resume the study itself: {study_file.sweeps_line('resume', original)}"
         )
+    raise UserError(
+        f"{folder} is study {definition.name}, renamed: its command would resume"
+        f" {original}.\nMove the folder first: {shlex.join(['mv', str(folder), str(original)])}"
+    )
 
 
 def _request_retries(study: StudySnapshot, retry: str, trials: str) -> None:
@@ -117,8 +114,10 @@ def _states(retry: str) -> list[str]:
     states = retry.replace(" ", "").split(",")
     for state in states:
         if state not in RETRIED:
-            choices = f"Choose among {', '.join(RETRIED)}, as in --retry failed,lost"
-            raise UserError(f"--retry {state}: not a state that can be retried.\n{choices}")
+            raise UserError(
+                f"--retry {state}: not a state that can be retried.\n"
+                f"Choose among {', '.join(RETRIED)}, as in --retry failed,lost"
+            )
     return states
 
 

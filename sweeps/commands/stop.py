@@ -44,20 +44,15 @@ def stop(
         _stop_drivers(folder, own)
     if driver := holder(folder / "driver.lock"):
         write_whole(folder / "stop", "")
-        console.print(
-            f"stopping {driver}; waiting for the end of the current epochs", soft_wrap=True
-        )
+        console.print(f"stopping {driver}; waiting for the end of the current epochs")
         while holder(folder / "driver.lock"):
             time.sleep(0.1)
         _stop_drivers(folder, own)  # because a driver may have submitted the next one meanwhile
         study = read(name, root)[0]
-        has_ended = study.total is not None and study.over() >= study.total
-        line = (
-            "every trial has ended"
-            if has_ended
-            else f"stopped. Resume: {study_file.sweeps_line('resume', folder)}"
-        )
-        console.print(line, soft_wrap=True)
+        line = f"stopped. Resume: {study_file.sweeps_line('resume', folder)}"
+        if study.total is not None and study.over() >= study.total:
+            line = "every trial has ended"
+        console.print(line)
     else:
         _stop_drivers(folder, own)
         _stop_jobs(read(name, root)[0])
@@ -74,7 +69,7 @@ def prune(
     if not holder(study.folder / "driver.lock") and not jobs_of(study):
         raise UserError(f"study {name} and its trials are not running")
     for message in manual.end_trials(study, trial):
-        console.print(message, soft_wrap=True)
+        console.print(message)
 
 
 def _stop_drivers(folder: Path, own: str | None) -> None:
@@ -82,7 +77,7 @@ def _stop_drivers(folder: Path, own: str | None) -> None:
     SlurmError."""
     if jobs := [job for job in driver_chain.living(folder) if job.id != own]:
         cancel([job.id for job in jobs])
-        console.print(f"cancelled the driver: {jobs[0]}", soft_wrap=True)
+        console.print(f"cancelled the driver: {jobs[0]}")
 
 
 def _stop_jobs(study: StudySnapshot) -> None:

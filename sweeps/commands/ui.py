@@ -13,6 +13,7 @@ from sweeps.base.files import Lock, LockHeld
 from sweeps.base.wording import counted
 from sweeps.commands import (
     MULTIRUN,
+    Open,
     Root,
     command,
     complete_name,
@@ -54,9 +55,7 @@ def ui(
     names: SomeOrNewest = None,
     root: Root = MULTIRUN,
     port: Port = None,
-    browser: Annotated[
-        bool, typer.Option("--open", help="open the page in a browser, too")
-    ] = False,
+    browser: Open = False,
     uri: Annotated[
         str | None,
         typer.Option(help="MLflow tracking URI of runs outside of studies (single runs)"),
@@ -74,19 +73,15 @@ def ui(
         raise UserError(
             f"there are no studies in {root}\nStart one with sweep.py -m, or remove --root"
         )
+    label = names[0] if names else "runs"
     if len(names) > 1:
+        label = "comparison"
         store, path = _find_view(names, root, uri)
     elif names and uri is None and (root / names[0] / "study.json").exists():
         store, path = _find_study(names[0], root)
     else:
         store, path = _find_runs(names[0] if names else "", root, uri)
-    _open(
-        store,
-        path,
-        "comparison" if len(names) > 1 else names[0] if names else "runs",
-        port,
-        browser,
-    )
+    _open(store, path, label, port, browser)
 
 
 def _find_study(name: str, root: Path) -> tuple[str, str]:
@@ -129,11 +124,11 @@ def _find_view(names: Sequence[str], root: Path, uri: str | None) -> tuple[str, 
         raise UserError("--uri is for runs outside of studies.\nRemove --uri, or type one name")
     by_label = read_all(names, root)
     check_objectives({label: study for label, (study, _) in by_label.items()})
-    studies = [
-        ComparedStudy(label, Findings(study, reads_all=False))
-        for label, (study, _) in by_label.items()
-    ]
-    stores = [store_of(definition) for _, definition in by_label.values()]
+    studies = []
+    stores = []
+    for label, (study, definition) in by_label.items():
+        studies.append(ComparedStudy(label, Findings(study, reads_all=False)))
+        stores.append(store_of(definition))
     if len({*stores}) > 1:
         raise UserError(
             f"studies {', '.join(by_label)} are in different MLflow stores.\n"
@@ -151,14 +146,14 @@ def _open(store: str, path: str, name: str, port: int | None, browser: bool) -> 
 
     if is_server(store):
         link = without_password(store).rstrip("/") + path
-        console.print(link, soft_wrap=True)
+        console.print(link)
         if browser:
             typer.launch(link)
         return
     gc.enable()
 
     def print_link(link: str) -> None:
-        console.print(f"{link}   (stop with Ctrl-C)", soft_wrap=True)
+        console.print(f"{link}   (stop with Ctrl-C)")
 
     pages.serve(store, name, path, port, print_link, browser)
 
@@ -183,9 +178,7 @@ def sync(name: OneOrAll = None, root: Root = MULTIRUN) -> None:
             if name:
                 raise
             complete = False
-            console.print(
-                explain(error) if isinstance(error, OSError) else str(error), soft_wrap=True
-            )
+            console.print(explain(error) if isinstance(error, OSError) else str(error))
     raise SystemExit(ExitCode.FINISHED if complete else ExitCode.NOT_FINISHED)
 
 
@@ -203,9 +196,7 @@ def _sync(name: str, root: Path, by_name: bool) -> bool:
     try:
         lock = Lock(folder / "driver.lock")  # because a second writer would send the same trials
     except LockHeld as error:
-        console.print(
-            f"study {name} is being run by {error}, which keeps MLflow up to date", soft_wrap=True
-        )
+        console.print(f"study {name} is being run by {error}, which keeps MLflow up to date")
         return True
     try:
         study, _ = read(name, root)
@@ -220,15 +211,16 @@ def _sync(name: str, root: Path, by_name: bool) -> bool:
     finally:
         lock.release()
     for line in tracker.closing_lines():
-        console.print(f"study {name}: {line}", soft_wrap=True)
+        console.print(f"study {name}: {line}")
     if tracker.problem:
         return False
     result = (
         f"sent {sent} of {len(study.rows)} trials to MLflow" if sent else "MLflow is up to date"
     )
-    result += f"; {counted(unfinished, 'trial')} not ended yet" if unfinished else ""
-    console.print(f"study {name}: {result}", soft_wrap=True)
-    console.print(tracker.dashboard_line(), soft_wrap=True)
+    if unfinished:
+        result += f"; {counted(unfinished, 'trial')} not ended yet"
+    console.print(f"study {name}: {result}")
+    console.print(tracker.dashboard_line())
     return True
 
 

@@ -38,25 +38,26 @@ def explain_usage(error: Any) -> str:
     """Return the problem of an error of typer, and what to type."""
     line = error.ctx.command_path if error.ctx else "python -m sweeps"
     message = str(error.message)
-    kind = type(error).__name__
-    if kind == "MissingParameter":
-        return _explain_missing(error, line)
-    if "No such command" in message:
-        return _explain_command(message, error.ctx)
     advice = f"See: {line} --help"
-    if kind == "NoSuchOption":
-        problem = f"{error.option_name}: there is no such option."
-        near = difflib.get_close_matches(error.option_name, error.possibilities or [], 1)
-        advice = f"Did you mean {near[0]}?" if near else advice
-    elif kind == "BadOptionUsage":
-        problem = f"{error.option_name}: its value is missing."
-    elif kind == "BadParameter" and getattr(error, "param", None):
-        problem, advice = _explain_value(error.param, message, advice)
-    elif extra := re.search(r"unexpected extra argument\S* \((.*)\)", message, re.DOTALL):
-        problem = f"{extra[1]}: {line} takes no such word."
-        advice = _advise_extra(error.ctx, extra[1].split(" "), line) or advice
-    else:
-        problem = message
+    match type(error).__name__:
+        case "MissingParameter":
+            return _explain_missing(error, line)
+        case "NoSuchOption":
+            problem = f"{error.option_name}: there is no such option."
+            near = difflib.get_close_matches(error.option_name, error.possibilities or [], 1)
+            advice = f"Did you mean {near[0]}?" if near else advice
+        case "BadOptionUsage":
+            problem = f"{error.option_name}: its value is missing."
+        case "BadParameter" if getattr(error, "param", None):
+            problem, advice = _explain_value(error.param, message, advice)
+        case _ if "No such command" in message:
+            return _explain_command(message, error.ctx)
+        case _:
+            problem = message
+            extra = re.search(r"unexpected extra argument\S* \((.*)\)", message, re.DOTALL)
+            if extra:
+                problem = f"{extra[1]}: {line} takes no such word."
+                advice = _advise_extra(error.ctx, extra[1].split(" "), line) or advice
     return f"{problem}\n{advice}"
 
 
@@ -69,13 +70,12 @@ def _explain_missing(error: Any, line: str) -> str:
         advice = _advise_numbers(_after(command), line) if word == _TRIAL else ""
         return f"{command}: {word} is missing.\n{advice or f'See: {line} --help'}"
     root = Path(error.ctx.params.get("root") or MULTIRUN)
-    problem = f"{command}: the name of a study is missing"
     needed = 2 if command == "compare" else 1
     newest = newest_first(root)[:needed]
+    advice = f"For the newest, type: {line} {shlex.join([*newest, *_after(command)])}"
     if len(newest) < needed or command in _ENDING:
-        return f"{problem}.\n{suggest_study('', root)}"
-    typed = shlex.join([*newest, *_after(command)])
-    return f"{problem}.\nFor the newest, type: {line} {typed}"
+        advice = suggest_study("", root)
+    return f"{command}: the name of a study is missing.\n{advice}"
 
 
 def _advise_extra(context: Any, extra: Sequence[str], line: str) -> str:
@@ -123,11 +123,13 @@ def _after(command: str) -> list[str]:
 def _explain_value(param: Any, message: str, see: str) -> tuple[str, str]:
     """Return that the value of an option is of another kind, and an example."""
     option = param.opts[0]
-    values = [after for word, after in pairwise(sys.argv) if word == option]
-    values += [word.partition("=")[2] for word in sys.argv if word.startswith(f"{option}=")]
-    typed = f"{option} {values[-1]}" if values else option
-    if param.multiple and re.fullmatch(r"\d+(,\d+)+", values[-1] if values else ""):
-        each = " ".join(f"{option} {number}" for number in values[-1].split(","))
+    value = ""
+    for word, after in pairwise([*sys.argv, ""]):
+        if word == option or word.startswith(f"{option}="):
+            value = after if word == option else word.partition("=")[2]
+    typed = f"{option} {value}".rstrip()
+    if param.multiple and re.fullmatch(r"\d+(,\d+)+", value):
+        each = " ".join(f"{option} {number}" for number in value.split(","))
         return f"{typed}: it must be a whole number.", f"Type: {each}"
     for name, (words, usual) in _KINDS.items():
         if f"valid {name}" in message:

@@ -2,6 +2,7 @@
 sweeper."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from hydra.core.config_loader import ConfigLoader
@@ -22,8 +23,6 @@ class Brought:
         self._master = master
         self._typed = set(typed_words(master.hydra, "task"))
         self._by_default: set[str] | None = None  # overrides of defaults lists that each trial has
-        # the choices of trials that have it, by what they bring
-        self._with: dict[str, set[str]] = {}
         # the choices of each composition, and what they bring
         self._seen: list[tuple[set[str], set[str]]] = []
 
@@ -33,14 +32,12 @@ class Brought:
         own = set(choices) - self._typed
         brought = self._overridden(overrides) | self._settings(hydra)
         self._seen.append((own, brought))
-        for name in brought:
-            self._with.setdefault(name, set()).update(own)
         for section in _ONCE:
             self._refuse_other(section, hydra, sorted(brought))
 
     def notes(self) -> Iterator[str]:
         """Yield what has no effect, and which choices bring it."""
-        for name in self._with:
+        for name in dict.fromkeys(chain(*(brought for _, brought in self._seen))):
             section = "launcher" if name.startswith("hydra/launcher") else "sweeper"
             own = self._own(section)
             yield (
@@ -54,18 +51,14 @@ class Brought:
         brought = set()
         for word in overrides:
             group, _, choice = word.partition("=")
-            if group not in [f"hydra/{section}" for section in _ONCE]:
-                continue
-            if choice != str(self._master.hydra.runtime.choices.get(group)):
+            is_once = group in ("hydra/launcher", "hydra/sweeper")
+            if is_once and choice != str(self._master.hydra.runtime.choices.get(group)):
                 brought.add(word)
         if brought and self._by_default is None:
-            self._by_default = self._overrides_of_driver()
+            with watch_overrides() as lines:
+                load_driver(self._loader, self._master)
+            self._by_default = {*lines}
         return brought - (self._by_default or set())
-
-    def _overrides_of_driver(self) -> set[str]:
-        with watch_overrides() as overrides:
-            load_driver(self._loader, self._master)
-        return set(overrides)
 
     def _settings(self, hydra: DictConfig) -> set[str]:
         """Return the names of the sweeper's settings that differ from the study's."""
@@ -79,20 +72,16 @@ class Brought:
 
     def _refuse_other(self, section: str, hydra: DictConfig, brought: Sequence[str]) -> None:
         theirs = str(hydra[section]._get_node("_target_"))
-        ours = str(self._master.hydra[section]._get_node("_target_"))
-        if theirs == ours:
+        if theirs == str(self._master.hydra[section]._get_node("_target_")):
             return
-        group = f"hydra/{section}"
-        other = next(
-            (word for word in brought if word.startswith(f"{group}=")),
-            f"hydra.{section}._target_={theirs}",
-        )
         own = self._own(section)
-        advice = (
-            f"Type {own}, or {other}, for all trials"
-            if other.startswith(f"{group}=")
-            else "Remove it there"
-        )
+        other = f"hydra.{section}._target_={theirs}"
+        advice = "Remove it there"
+        for word in brought:
+            if word.startswith(f"hydra/{section}="):
+                other = word
+                advice = f"Type {own}, or {other}, for all trials"
+                break
         raise UserError(
             f"{self._words(other)}: it sets {other}, but a study has one {section},"
             f" {own}.\n{advice}"
@@ -105,9 +94,11 @@ class Brought:
 
     def _words(self, name: str) -> str:
         """Return the choices that bring something: those that no trial without it has."""
-        words = set(self._with.get(name, ()))
+        words: set[str] = set()
         without: set[str] = set()
         for choices, brought in self._seen:
-            if name not in brought:
+            if name in brought:
+                words |= choices
+            else:
                 without |= choices
         return " ".join(sorted(words - without or words)) or "a swept choice"

@@ -9,13 +9,22 @@ from typing import Any
 
 import yaml
 from hydra.core.config_loader import ConfigLoader
-from omegaconf import DictConfig, OmegaConf, read_write
+from omegaconf import (
+    BooleanNode,
+    DictConfig,
+    FloatNode,
+    IntegerNode,
+    ListConfig,
+    OmegaConf,
+    read_write,
+)
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from sweeps.base.errors import UserError
+from sweeps.hydra.mistakes import must_be
 from sweeps.hydra.near import closest
 from sweeps.hydra.typed_names import SECTIONS, text_settings
-from sweeps.hydra.units import UNITS, advise_number, unit_of
+from sweeps.hydra.units import advise_number
 
 _SCHEME = "file://"
 _IN_FILE = re.compile(r"In '([^']+)': ")
@@ -27,8 +36,6 @@ _ADVICE = {
     "expected ',' or": "Close the bracket, or put a text with brackets or a colon into quotes",
 }
 """What to do about a problem that PyYAML or OmegaConf names, by its first words."""
-_NUMBERS = {"Float": "a number", "Integer": "a whole number"}  # OmegaConf's names
-_NO_NUMBER = re.compile(r"could not be converted to (Float|Integer)")
 
 
 def explain_file(error: BaseException, loader: ConfigLoader) -> str:
@@ -66,9 +73,21 @@ def keep_written(config: DictConfig) -> None:
             current = OmegaConf.select(config, setting, throw_on_resolution_failure=False)
             # not a value that the app left untyped, because it gets that value as from Hydra
             if setting in text_settings() and current == str(value):
-                _set_text(config, setting, text)
+                with read_write(config), read_write(config.hydra):
+                    OmegaConf.update(config, setting, text)
             elif ":" in text:
-                raise UserError(_explain_clock(file, line, setting, text, value))
+                name = setting.rpartition(".")[2]
+                advice = _as_written(name, advise_number(setting, text, whole=False))
+                raise UserError(
+                    f"{file}:{line}: {name}: {text}: YAML reads it as {value}"
+                    f".\n{advice or f'Write: {name}: {value}'}"
+                )
+
+
+def _own_settings() -> set[str]:
+    """Return the settings of the sweeper and the launchers, and the experiment."""
+    names = {f"{section}.{setting.name}" for section, kind in SECTIONS for setting in fields(kind)}
+    return names | {"tracking.experiment"}
 
 
 def _files_of(config: DictConfig) -> Iterator[tuple[Path, str]]:
@@ -76,13 +95,12 @@ def _files_of(config: DictConfig) -> Iterator[tuple[Path, str]]:
     one, which has none, and those of the chosen options."""
     sources = config.hydra.runtime.config_sources
     folders = [Path(source.path) for source in sources if source.schema == "file"]
-    choices = config.hydra.runtime.choices.items()
-    groups = [(group.partition("@")[0], choice) for group, choice in choices]
-    primary = _file_of(str(config.hydra.job.config_name), folders)
-    if primary is not None:
-        yield primary, ""
-    for group, choice in groups:
-        file = _file_of(f"{group}/{choice}", folders)
+    names = {str(config.hydra.job.config_name): ""}
+    for group_at, choice in config.hydra.runtime.choices.items():
+        group = group_at.partition("@")[0]
+        names[f"{group}/{choice}"] = group
+    for name, group in names.items():
+        file = _file_of(name, folders)
         if file is not None:
             yield file, group
 
@@ -99,30 +117,12 @@ def _plain_scalars(file: Path, group: str) -> Iterator[tuple[str, int, str]]:
             yield ".".join(keys), node.start_mark.line + 1, node.value
 
 
-def _own_settings() -> set[str]:
-    """Return the settings of the sweeper and the launchers, and the experiment."""
-    names = {f"{section}.{setting.name}" for section, kind in SECTIONS for setting in fields(kind)}
-    return names | {"tracking.experiment"}
-
-
 def _as_yaml(text: str) -> Any:
     """Return the value that OmegaConf reads from a text without quotes."""
     with suppress(yaml.YAMLError, OmegaConfBaseException):
         content: Any = OmegaConf.create(f"value: {text}")
         return content.value
     return text
-
-
-def _set_text(config: DictConfig, setting: str, text: str) -> None:
-    with read_write(config), read_write(config.hydra):
-        OmegaConf.update(config, setting, text)
-
-
-def _explain_clock(file: Path, line: int, setting: str, text: str, value: Any) -> str:
-    name = setting.rpartition(".")[2]
-    advice = _as_written(name, advise_number(setting, text, whole=False))
-    problem = f"{file}:{line}: {name}: {text}: YAML reads it as {value}"
-    return f"{problem}.\n{advice or f'Write: {name}: {value}'}"
 
 
 def _folders(loader: ConfigLoader) -> list[Path]:
@@ -145,13 +145,15 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 def _explain_syntax(error: yaml.MarkedYAMLError, mark: yaml.Mark) -> str:
     """Return the problem of a file that is no YAML, with the line where it was noticed."""
     problem = str(error.problem)
-    advice = [words for start, words in _ADVICE.items() if problem.startswith(start)]
-    advice.append("Correct the line, or put its text into quotes")
-    written = ""
+    advice = "Correct the line, or put its text into quotes"
+    for start, words in _ADVICE.items():
+        if problem.startswith(start):
+            advice = words
+    line = ""
     with suppress(OSError, ValueError, IndexError):
-        written = Path(mark.name).read_text(encoding="utf-8").splitlines()[mark.line].strip()
-    line = f": {written}" if written else ""
-    return f"{mark.name}:{mark.line + 1}{line}: {problem}.\n{advice[0]}"
+        line = Path(mark.name).read_text(encoding="utf-8").splitlines()[mark.line].strip()
+    place = f"{mark.name}:{mark.line + 1}" + (f": {line}" if line else "")
+    return f"{place}: {problem}.\n{advice}"
 
 
 def _explain_encoding(folders: Sequence[Path]) -> str:
@@ -178,29 +180,26 @@ def _explain_content(error: OmegaConfBaseException, file: Path) -> str:
     full_key = str(error.full_key)
     section, _, name = full_key.rpartition(".")
     line, text = _locate(file, full_key)
-    place = f"{file}:{line}: {name}: {text}" if text else f"{file}:{line}: {name}"
+    place = f"{file}:{line}: {name}"
     if isinstance(error, ConfigKeyError):
-        names = sorted(str(key) for key in error.parent_node or ())
+        names = sorted(map(str, error.parent_node or ()))
         near = closest(name, names)
-        allowed = f"Choose one of: {', '.join(names)}"
-        advice = f"Write: {near}: {text}".rstrip() if near else allowed
-        place = f"{file}:{line}: {name}"
+        advice = f"Write: {near}: {text}".rstrip() if near else f"Choose one of: {', '.join(names)}"
         return f"{place}: {section or 'the configuration'} has no such setting.\n{advice}"
-    return f"{place}: {_explain_type(problem, full_key, text)}"
+    place += f": {text}" if text else ""
+    return f"{place}: {_explain_type(error, problem, full_key, text)}"
 
 
-def _explain_type(problem: str, full_key: str, text: str) -> str:
+def _explain_type(error: OmegaConfBaseException, problem: str, full_key: str, text: str) -> str:
     """Return which type the value of a key must have, and what to write."""
     name = full_key.rpartition(".")[2]
-    number = _NO_NUMBER.search(problem)
-    if number:
-        unit = unit_of(name)
-        kind = _NUMBERS[number[1]] + (f" of {UNITS[unit]}" if unit else "")
-        advice = _as_written(name, advise_number(full_key, text, number[1] == "Integer"))
-        return f"it must be {kind}.\n{advice}" if advice else f"it must be {kind}"
-    if "is not a ListConfig" in problem:
+    if isinstance(error.child_node, FloatNode | IntegerNode) and error.value is not None:
+        is_whole = isinstance(error.child_node, IntegerNode)
+        advice = _as_written(name, advise_number(full_key, text, is_whole))
+        return must_be(error, name) + (f".\n{advice}" if advice else "")
+    if isinstance(error.child_node, ListConfig):
         return f"it must be a list.\nWrite: {name}: ['{text}']"
-    if "is not a valid bool" in problem:
+    if isinstance(error.child_node, BooleanNode):
         return f"it must be true or false.\nWrite: {name}: true"
     return problem
 

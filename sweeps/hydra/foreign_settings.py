@@ -57,7 +57,12 @@ def adopt(hydra: DictConfig) -> list[str]:
     if OmegaConf.get_type(hydra, "launcher") in (LocalLauncherConf, SlurmLauncherConf):
         _follow_only_sections(hydra.launcher)
         unused += _adopt_launcher(hydra)
-        notes += _name_replaced(hydra)
+        chosen = hydra.runtime.choices.get("hydra/launcher")
+        if chosen in LAUNCHERS:
+            notes.append(
+                f"hydra/launcher={chosen}: its plugin is not installed; sweepyard's"
+                f" hydra/launcher={LAUNCHERS[chosen][0]} runs the trials"
+            )
     if OmegaConf.get_type(hydra, "sweeper") is SweeperConf:
         _follow_only_sections(hydra.sweeper)
         unused += _adopt_sweeper(hydra.sweeper)
@@ -109,26 +114,11 @@ def _is_of_joblib(hydra: DictConfig) -> bool:
     return any(f"hydra.launcher.{name}" not in typed for name in names)
 
 
-def _name_replaced(hydra: DictConfig) -> list[str]:
-    """Return a line if our launcher runs in place of the chosen one."""
-    chosen = hydra.runtime.choices.get("hydra/launcher")
-    if chosen not in LAUNCHERS:
-        return []
-    ours, _ = LAUNCHERS[chosen]
-    return [
-        f"hydra/launcher={chosen}: its plugin is not installed; sweepyard's hydra/launcher={ours}"
-        " runs the trials"
-    ]
-
-
 def _adopt_sweeper(sweeper: DictConfig) -> list[str]:
     """Take over the sweeper's foreign settings. Return the names of those without effect."""
     taken = _take(sweeper, foreign_names(OfSweepers))
-    unused = [
-        f"hydra.sweeper.{name}"
-        for name in ("ax_config", "optim", "parametrization")
-        if name in taken
-    ]
+    names = [name for name in ("ax_config", "optim", "parametrization") if name in taken]
+    unused = [f"hydra.sweeper.{name}" for name in names]
     _limit_trials(sweeper._get_parent(), taken.get("max_batch_size"))
     if "search_space" in taken:
         params = OmegaConf.to_container(sweeper).get("params") or {}  # type: ignore[union-attr]
@@ -138,11 +128,11 @@ def _adopt_sweeper(sweeper: DictConfig) -> list[str]:
         elif isinstance(params, dict) and isinstance(space, dict):
             params = {**space, **params}
         else:
-            problem = (
+            raise UserError(
                 "hydra.sweeper.search_space and hydra.sweeper.params are joined, and one of them is"
                 " no mapping"
+                ".\nWrite both as mappings, or one of them alone"
             )
-            raise UserError(f"{problem}.\nWrite both as mappings, or one of them alone")
         _set(sweeper, "params", params)
 
     unused += _adopt_class(sweeper, "hydra.sweeper", _SWEEPERS)
@@ -176,17 +166,14 @@ def _adopt_sampler(hydra: DictConfig) -> list[str]:
     grid = target_of("sampler", "grid")
     if sampler is None and chosen != "grid":
         _set(hydra.sweeper, "sampler", {"_target_": target_of("sampler", "default")})
-    if (
-        chosen != "grid"
-        or not isinstance(sampler, dict)
-        or sampler.get("_target_") in (None, "", grid)
-    ):
+    target = sampler.get("_target_") if isinstance(sampler, dict) else None
+    if chosen != "grid" or target in (None, "", grid):
         return []
     _set(hydra.sweeper, "sampler", {"_target_": grid})
     limit = settings["n_trials"]
-    points = (
-        "every point" if limit is None else f"each point once, up to hydra.sweeper.n_trials={limit}"
-    )
+    points = "every point"
+    if limit is not None:
+        points = f"each point once, up to hydra.sweeper.n_trials={limit}"
     return [f"hydra.sweeper.sampler has no effect: the chosen grid tries {points}"]
 
 

@@ -131,16 +131,15 @@ def _as_mapping(text: str) -> str:
         return text
     start = match.end()
     ends = _ends_of_parts(text, start)
-    parts = [text[i:j] for i, j in pairwise([start - 1, *ends])]
-    members = [part[1:].partition("=") for part in parts]
-    keys = [key.strip() for key, _, _ in members]
-    for key, sign, _ in members:
-        if not sign or keys.count(key.strip()) > 1:
-            problem = f"{key.strip()} occurs twice" if sign else f"'{key.strip()}' has no key"
-            problem = f"zip(...): {problem}"
+    members: dict[str, str] = {}
+    for i, j in pairwise([start - 1, *ends]):
+        typed, sign, values = text[i + 1 : j].partition("=")
+        key = typed.strip()
+        if not sign or key in members:
+            problem = f"zip(...): {key} occurs twice" if sign else f"zip(...): '{key}' has no key"
             raise HydraException(problem) from ValueError(problem)
-    mapping = ",".join(f"{key}:{values}" for key, _, values in members)
-    return f"{text[:start]}{{{mapping}}}{text[ends[-1] :]}" if ends else text
+        members[key] = f"{typed}:{values}"
+    return f"{text[:start]}{{{','.join(members.values())}}}{text[ends[-1] :]}" if ends else text
 
 
 def _ends_of_parts(text: str, start: int) -> list[int]:

@@ -10,7 +10,8 @@ from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import InstantiationException, MissingConfigException, OverrideParseException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import BooleanNode, DictConfig, FloatNode, IntegerNode, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.hydra.followed import source
 from sweeps.hydra.near import advise_key, closest, keys, near_key
@@ -32,12 +33,13 @@ _NAMES_OF_CHOICES = ("choice", "class", "kind", "name", "type")
 """What other tools call the key of a group's choice."""
 _SECTIONS = ("hydra.launcher", "hydra.sweeper", "launcher", "sweeper")
 _CHOSEN = {f"hydra.sweeper.{part}" for part in CHOSEN}
-_TYPES = {"Float": ("a number", "0.1"), "Integer": ("a whole number", "1")}  # OmegaConf's names
+KINDS: dict[Any, tuple[str, str]] = {
+    FloatNode: ("a number", "0.1"),
+    IntegerNode: ("a whole number", "1"),
+}
+"""OmegaConf's nodes of numbers, each with its name and an example."""
 _IN_UNITS = {"gb": "8", "min": "60", "hours": "8", "s": "60"}
 """Examples for keys with a unit."""
-_NO_NUMBER = re.compile(
-    r"Value '(.*)' of type '(?:str|float)' could not be converted to (Float|Integer)"
-)
 _NO_LIST = re.compile(r"([\w.]+)=([\w,. ]+): must be a list of .*")
 _OUT_OF_RANGE = re.compile(r"([\w.]+)=(.+): must be a (whole number|number)\b.*")
 
@@ -56,43 +58,55 @@ def explain(error: Exception, config: DictConfig, typed: Sequence[str] = ()) -> 
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         return explain_missing(error, error.missing_cfg_file, _choices(config))
 
-    lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines()]
-    if isinstance(error, InstantiationException) and isinstance(error.__cause__, ImportError):
-        return _explain_target(error.__cause__, lines)
+    cause = error.__cause__
+    lines = [line.strip() for line in f"{error}\n{cause or ''}".splitlines()]
+    if isinstance(error, InstantiationException) and isinstance(cause, ImportError):
+        # below Hydra's own words
+        reason = first_line(cause.__cause__ or cause).rstrip(".:")
+        reason = reason or type(cause.__cause__ or cause).__name__
+        target = ".".join([*_full_keys(lines)[:1], "_target_"])
+        return f"{target} cannot be imported: {reason}.\nCorrect {target}, or remove it"
+    if lines[0].startswith("Error merging override ") and isinstance(cause, OmegaConfBaseException):
+        return _explain_value(lines[0].removeprefix("Error merging override "), cause, config)
     return (
         _explain_override(lines, config, typed)
         or _explain_launcher(lines)
-        or _explain_choice(lines)
+        or _explain_choice(lines[0])
         or _shorten(error, lines, config)
     )
+
+
+def _full_keys(lines: Sequence[str]) -> list[str]:
+    return [line.removeprefix("full_key: ") for line in lines if line.startswith("full_key: ")]
 
 
 def _explain_override(lines: list[str], config: DictConfig, typed: Sequence[str]) -> str:
     """Return why a typed word does not fit the configuration; empty if the error is another."""
     problem = lines[0]
+    name = problem.split("'")[1] if "'" in problem else ""
     if problem.startswith("Could not override '"):
         to_add = lines[1].split(" use ")[-1]
         to_add = f"+{to_add}" if _sweeps_choices(typed, config) else to_add
-        return _explain_key(problem.split("'")[1], to_add, config)
+        return _explain_key(name, to_add, config)
     if problem.startswith("Could not delete "):
-        return _explain_deletion(problem.split("'")[1], config)
+        return _explain_deletion(name, config)
     if problem.startswith("Could not append to config. An item is already at '"):
-        return _explain_double(problem.split("'")[1], lines[2].split(": ", 1)[1].strip("'"))
-    if problem.startswith("Error merging override"):
-        word = problem.removeprefix("Error merging override ")
-        return _explain_value(word, lines[1], config)
+        # perhaps only with some choices of a swept group
+        to_set = lines[2].split(": ", 1)[1].strip("'")
+        return (
+            f"'{name}' is in the configuration already, and one plus only adds new keys.\nType:"
+            f" {shlex.quote(to_set)}"
+        )
     if problem.startswith("Sweeping over Hydra's configuration"):
-        return _explain_hydra_sweep(problem.split("'", 2)[2].strip(" :'"))
+        word = problem.split("'", 2)[2].strip(" :'")
+        advice = "Type one value"
+        if word.startswith("hydra.launcher."):
+            advice = (
+                "For several kinds of jobs, write one file for each kind and sweep the files:"
+                " cluster=plain,power9"
+            )
+        return f"{word}: all trials share a setting of Hydra.\n{advice}"
     return ""
-
-
-def _explain_target(error: ImportError, lines: list[str]) -> str:
-    """Return that a `_target_` cannot be imported."""
-    cause = error.__cause__ or error  # below Hydra's own words
-    reason = first_line(cause).rstrip(".:") or type(cause).__name__
-    full_keys = [line.removeprefix("full_key: ") for line in lines if line.startswith("full_key: ")]
-    target = ".".join([*full_keys[:1], "_target_"])
-    return f"{target} cannot be imported: {reason}.\nCorrect {target}, or remove it"
 
 
 def explain_lacking(
@@ -109,17 +123,16 @@ def explain_lacking(
     With `together` the key was typed in zip(...) or in hydra.sweeper.also.
     """
     problem = f"{group}={','.join(lacking)} has no '{key}'."
+    chosen = f"{group}={','.join(having)}"
     if together:
-        grid = shlex.quote(f'hydra.sweeper.also=["{group}={",".join(having)} {key}={typed}"]')
-        return (
-            f"{problem} Type {key} in a grid with {group}={','.join(having)} alone, as in:\n{grid}"
-        )
-    condition = f"{group}={','.join(having)}".replace("=", r"\=").replace(",", r"\,")
+        grid = shlex.quote(f'hydra.sweeper.also=["{chosen} {key}={typed}"]')
+        return f"{problem} Type {key} in a grid with {chosen} alone, as in:\n{grid}"
+    condition = re.sub("([=,])", r"\\\1", chosen)
     declared = f'+{CONDITIONS}={{{condition}: {{{key}: "{typed}"}}}}'
     return f"{problem} In place of {key}={typed} type:\n{shlex.quote(declared)}"
 
 
-def _explain_value(word: str, problem: str, config: DictConfig) -> str:
+def _explain_value(word: str, cause: OmegaConfBaseException, config: DictConfig) -> str:
     """Return that a value has another type than its key, and a value to type."""
     key, _, value = word.partition("=")
     section = key.rpartition(".")[0]
@@ -129,12 +142,19 @@ def _explain_value(word: str, problem: str, config: DictConfig) -> str:
             f"'{key}' is not in the configuration: {section} is a value.\nType:"
             f" {shlex.quote(f'{section}={value}')}"
         )
-    match = _NO_NUMBER.fullmatch(problem)
-    if match and (advice := advise_number(key, match[1], match[2] == "Integer")):
-        unit = unit_of(key)
-        kind = _TYPES[match[2]][0] + (f" of {UNITS[unit]}" if unit else "")
-        return f"{word}: it must be {kind}.\n{advice}"
-    return f"{word}: {problem}{advise_list(word) or _advise_type(word, problem, config)}"
+    if type(cause.child_node) in KINDS and isinstance(cause.value, str | float):
+        is_whole = isinstance(cause.child_node, IntegerNode)
+        if advice := advise_number(key, str(cause.value), is_whole):
+            return f"{word}: {must_be(cause, key)}.\n{advice}"
+    advice = advise_list(word) or _advise_type(key, value, cause, config)
+    return f"{word}: {first_line(cause)}{advice}"
+
+
+def must_be(error: OmegaConfBaseException, key: str) -> str:
+    """Return the kind of number that a key needs, with its unit."""
+    unit = unit_of(key)
+    kind, _ = KINDS[type(error.child_node)]
+    return f"it must be {kind}" + (f" of {UNITS[unit]}" if unit else "")
 
 
 def _explain_key(key: str, to_add: str, config: DictConfig) -> str:
@@ -142,10 +162,9 @@ def _explain_key(key: str, to_add: str, config: DictConfig) -> str:
     type."""
     value = to_add.partition("=")[2]
     if key not in keys(config):
+        choices = _choices(config).items()
         chosen = [
-            f" with {group}={choice}"
-            for group, choice in _choices(config).items()
-            if key.startswith(f"{group}.")
+            f" with {group}={choice}" for group, choice in choices if key.startswith(f"{group}.")
         ]
         return (
             f"'{key}' is not in the"
@@ -177,21 +196,10 @@ def _advise_missing(key: str, value: str, to_add: str, config: DictConfig) -> st
             near = near.replace(".", "/")
         word = f"{near}={in_unit_of(near, value)}"
         return f" Did you mean '{near}'?\nType: {shlex.quote(word)}"
-    return _advise_near_setting(key, value, config) or _advise_new(key, to_add, config)
-
-
-def _advise_near_setting(key: str, value: str, config: DictConfig) -> str:
-    """Return the setting of another section or launcher that was likely meant; empty if none is
-    near."""
-    section, _, last = key.rpartition(".")
-    if section and not difflib.get_close_matches(section, _SECTIONS, cutoff=0.8):
-        return ""
-    near = near_setting(last)
-    return f" Did you mean '{near}'?{_advise_section(near, value, config)}" if near else ""
-
-
-def _advise_new(key: str, to_add: str, config: DictConfig) -> str:
-    """Return how to add a key, if its section is not one of ours; and the section's keys."""
+    is_ours = not section or difflib.get_close_matches(section, _SECTIONS, cutoff=0.8)
+    if setting := near_setting(last) if is_ours else "":
+        return f" Did you mean '{setting}'?{_advise_section(setting, value, config)}"
+    # no section of ours has a new key
     is_closed = key.startswith(("hydra.launcher.", "hydra.sweeper.")) and "param" not in key
     add = "" if is_closed else f"\nTo add a new key: {shlex.quote(to_add)}"
     return advise_key(key, config) + add
@@ -212,35 +220,15 @@ def _explain_deletion(typed: str, config: DictConfig) -> str:
     return f"'{key}' is not in the configuration.\nRemove ~{typed}"
 
 
-def _explain_double(key: str, to_set: str) -> str:
-    """Return that a key to add exists already, perhaps only with some choices of a swept group."""
-    return (
-        f"'{key}' is in the configuration already, and one plus only adds new keys.\nType:"
-        f" {shlex.quote(to_set)}"
-    )
-
-
 def _sweeps_choices(typed: Sequence[str], config: DictConfig) -> bool:
     """Return whether choices of a group are swept, so that two plus signs set a key with each of
     them."""
-    choices = _choices(config)
-    names = keys(config)
     for override in OverridesParser.create().parse_overrides([*typed]):
         group = override.key_or_group
-        if override.is_sweep_override() and (group in choices or group not in names):
+        is_group = group in _choices(config) or group not in keys(config)
+        if override.is_sweep_override() and is_group:
             return True
     return False
-
-
-def _explain_hydra_sweep(typed: str) -> str:
-    """Return that all trials share a setting of Hydra, and how trials get different jobs."""
-    advice = "Type one value"
-    if typed.startswith("hydra.launcher."):
-        advice = (
-            "For several kinds of jobs, write one file for each kind and sweep the files:"
-            " cluster=plain,power9"
-        )
-    return f"{typed}: all trials share a setting of Hydra.\n{advice}"
 
 
 def _explain_launcher(lines: list[str]) -> str:
@@ -251,73 +239,64 @@ def _explain_launcher(lines: list[str]) -> str:
         return ""
     group, _, name = match[1].rpartition("/")
     choice = f"{group}={name}" if group else f"{name}.yaml"
-    problem = (
+    return (
         f"{choice}: hydra.launcher.{match[2]} is a setting of hydra/launcher=slurm, and another one"
         " is chosen"
-    )
-    return (
-        f"{problem}.\nType hydra/launcher=slurm too, or remove"
+        ".\nType hydra/launcher=slurm too, or remove"
         f" {choice if group else f'it from {choice}'}"
     )
 
 
-def _explain_choice(lines: list[str]) -> str:
+def _explain_choice(problem: str) -> str:
     """Return that a group has several choices where it has one, or that a key is no group; empty if
     the error is another."""
-    problem = lines[0]
     if problem.startswith("Override ") and "@" in problem:
         word = problem.removeprefix("Override ").partition(" looks like ")[0]
         key = word.partition("@")[0]
         return f"{word}: {key} is no group.\nType: {key}={word.partition('=')[2]}"
-    if lines[0].startswith("Multiple values for "):
-        chosen = lines[0].rpartition("override ")[2].strip("'").replace(": ", "=")
-        return (
-            f"{chosen.partition('=')[0]} is part of the configuration: leave out the plus.\nType:"
-            f" {chosen}"
-        )
-    if lines[0].startswith("Ambiguous value for argument"):
-        key = lines[0].split("'")[1]
-        as_list = key.replace("=", "=[", 1) + "]"
+    if problem.startswith("Multiple values for "):
+        chosen = problem.rpartition("override ")[2].strip("'").replace(": ", "=")
+        group = chosen.partition("=")[0]
+        return f"{group} is part of the configuration: leave out the plus.\nType: {chosen}"
+    if problem.startswith("Ambiguous value for argument"):
+        key = problem.split("'")[1]
         return (
             f"{key}: several values make a sweep; add -m to run it.\nFor one value that is a list:"
-            f" {as_list}"
+            f" {key.replace('=', '=[', 1)}]"
         )
     return ""
 
 
 def _shorten(error: Exception, lines: list[str], config: DictConfig) -> str:
     """Return the key that an error is about, and the first two lines of its message."""
-    full_keys = [line.removeprefix("full_key: ") for line in lines if line.startswith("full_key: ")]
-    key = next(iter(full_keys), "") or getattr(error, "full_key", None)
-    message = [line for line in lines if line and not line.startswith(_NOTES)] or [
-        type(error).__name__
-    ]
-    if message[0].startswith("Interpolation key '"):
-        message[0] += "." + advise_key(message[0].split("'")[1], config)
-    if match := _OUT_OF_RANGE.fullmatch("\n".join(message)):
-        message += [*filter(None, [advise_number(match[1], match[2], match[3] == "whole number")])]
-    elif match := _NO_LIST.fullmatch("\n".join(message)):
-        message.append(f"Type: {shlex.quote(f'{match[1]}=[{match[2]}]')}")
-    elif deletion := _deletion_of(message[0]):
-        message = [message[0].rstrip(".") + ".", f"Remove {deletion}"]
-    return (f"{key}: " if key else "") + "\n".join(message[:2])[:_MOST_LETTERS]
+    key = next(iter(_full_keys(lines)), "") or getattr(error, "full_key", None)
+    message = [line for line in lines if line and not line.startswith(_NOTES)]
+    message = message or [type(error).__name__]
+    problem = message[0]
+    text = "\n".join(message)
+    advice = ""
+    if problem.startswith("Interpolation key '"):
+        problem += "." + advise_key(problem.split("'")[1], config)
+    if match := _OUT_OF_RANGE.fullmatch(text):
+        advice = advise_number(match[1], match[2], match[3] == "whole number")
+    elif match := _NO_LIST.fullmatch(text):
+        advice = f"Type: {shlex.quote(f'{match[1]}=[{match[2]}]')}"
+    else:
+        # a typed word that deletes a key which the problem names
+        names = re.findall(r"[\w/]+", problem)
+        deletions = [word for word in sys.argv[1:] if word[:1] == "~" and word[1:] in names]
+        if deletions:
+            problem = problem.rstrip(".") + "."
+            advice = f"Remove {deletions[0]}"
+    shown = [problem, *([advice] if advice else message[1:])]
+    return (f"{key}: " if key else "") + "\n".join(shown[:2])[:_MOST_LETTERS]
 
 
-def _deletion_of(problem: str) -> str:
-    """Return the typed word that deletes a key which the problem names; empty if there is none."""
-    names = re.findall(r"[\w/]+", problem)
-    for word in sys.argv[1:]:
-        if word.startswith("~") and word[1:] in names:
-            return word
-    return ""
-
-
-def _advise_type(typed: str, problem: str, config: DictConfig) -> str:
+def _advise_type(key: str, value: str, error: OmegaConfBaseException, config: DictConfig) -> str:
     """Return what a key of a list or a number takes; empty for other types."""
-    key, _, value = typed.partition("=")
-    if "is not a ListConfig" in problem:
+    if isinstance(error.child_node, ListConfig):
         return f"\nType a list: {shlex.quote(f'{key}=[{value}]')}"
-    if "is not a valid bool" in problem:
+    if isinstance(error.child_node, BooleanNode):
         return f".\nType {key}=true or {key}=false"
     values = "" if key.startswith("hydra.") else _values_to_sweep(value)
     if values:
@@ -325,20 +304,21 @@ def _advise_type(typed: str, problem: str, config: DictConfig) -> str:
         return f".\nTo sweep these values, type: {sweep_flag(sys.argv)}{sweep}"
     if kinds := _kind_of_gpus(key, value, config):
         return f".\nType: {kinds}"
-    return _advise_kind(key, value, problem, config)
+    return _advise_kind(key, value, error, config)
 
 
-def _advise_kind(key: str, value: str, problem: str, config: DictConfig) -> str:
+def _advise_kind(key: str, value: str, error: OmegaConfBaseException, config: DictConfig) -> str:
     """Return a value of the kind that the key has, as an example; empty if the kind is unknown."""
     current = OmegaConf.select(config, key.lstrip("+"), throw_on_resolution_failure=False)
     if isinstance(current, DictConfig) and len(current):
         first = str(next(iter(current)))
         return f".\nType one of its keys, as in {key}.{first}={shlex.quote(value)}"
-    kind, example = _TYPES.get(problem.rpartition(" could not be converted to ")[2], ("", ""))
-    if "is not Optional" in problem and current is not None:
-        return f".\nType a value, as in {key}={current}"
-    usual = _IN_UNITS.get(unit_of(key), example)
-    example = str(current) if isinstance(current, int | float) else usual
+    if error.value is None:  # which is not Optional
+        return "" if current is None else f".\nType a value, as in {key}={current}"
+    kind, example = KINDS.get(type(error.child_node), ("", ""))
+    example = _IN_UNITS.get(unit_of(key), example)
+    if isinstance(current, int | float):
+        example = str(current)
     return f".\nType {kind}, as in {key}={example}" if kind else ""
 
 
@@ -372,17 +352,18 @@ def _advise_section(word: str, value: str, config: DictConfig) -> str:
     if not (suggestion := suggest_setting(word)):
         return ""
     key = suggestion.removesuffix("=...")
-    name = re.split("[./]", key)[-1]
     if key in keys(config) and (followed := source(config, key)) != key:
-        kinds = _kind_of_gpus(followed, value, config)
-        typed = kinds or f"{followed}={shlex.quote(value)}"
+        typed = _kind_of_gpus(followed, value, config) or f"{followed}={shlex.quote(value)}"
         return f" Did you mean '{followed}'?\nType: {typed}"
-    is_of_sweeper = re.match(r"hydra[./]sweeper\W", suggestion)
     owner = suggestion.split()[0] if " " in suggestion else "the launcher"
-    owner = "the sweeper" if is_of_sweeper else owner
+    if re.match(r"hydra[./]sweeper\W", suggestion):
+        owner = "the sweeper"
     # not of another tool
-    typed = f"{key}={shlex.quote(in_unit_of(name, value))}"
-    return f" It is a setting of {owner}.\nType: {sweep_flag(sys.argv)}{typed}"
+    name = re.split("[./]", key)[-1]
+    return (
+        f" It is a setting of {owner}.\nType: {sweep_flag(sys.argv)}"
+        f"{key}={shlex.quote(in_unit_of(name, value))}"
+    )
 
 
 def _choices(config: DictConfig) -> dict[str, Any]:

@@ -84,19 +84,18 @@ def near_key(key: str, config: DictConfig) -> str:
     if key in every:
         return key
     names = [name for name in every if name.startswith("hydra.") == key.startswith("hydra.")]
-    section, _, last = key.rpartition(".")
-    section = _near_section(section, names)
+    typed_section, _, last = key.rpartition(".")
+    section = _near_section(typed_section, names)
     # In a section only the last part is compared, because all keys share the others.
-    siblings = [name for name in names if name.rpartition(".")[0] == section]
-    by_word = {name.rpartition(".")[2]: name for name in (siblings if section else ())}
-    if last in by_word:
-        return by_word[last]
+    prefix = f"{section}."
+    below = [name for name in names if section and name.startswith(prefix)]
+    by_word = {name.removeprefix(prefix): name for name in below if "." not in name[len(prefix) :]}
     # in another case, below the section, or at the top level
     exact = [name for name in names if name.lower() == last.lower()]
-    exact += [name for name in names if section and _is_below(name, section, last)]
+    exact += [name for name in below if name.endswith(f".{last}")]
     exact += [name for name in every if name == last]
-    if exact:
-        return exact[0]
+    if last in by_word or exact:
+        return by_word.get(last) or exact[0]
     if "." not in key:
         by_word = {name: name for name in names}
     near = closest(last, by_word)
@@ -110,10 +109,6 @@ def _near_section(section: str, names: Sequence[str]) -> str:
         return section
     sections = {name.rpartition(".")[0] for name in names}
     return next(iter(difflib.get_close_matches(section, sections, 1, cutoff=0.8)), "")
-
-
-def _is_below(name: str, section: str, last: str) -> bool:
-    return name.startswith(f"{section}.") and name.endswith(f".{last}")
 
 
 def keys(config: DictConfig) -> list[str]:

@@ -180,8 +180,9 @@ def refused_words(words: Sequence[str]) -> list[str]:
         ]
         if flags:
             return flags
-        problem = f"{error.argument_name}: {error.message}"
-        raise UserError(f"{problem}.\nAll flags are in --hydra-help") from error
+        raise UserError(
+            f"{error.argument_name}: {error.message}.\nAll flags are in --hydra-help"
+        ) from error
 
 
 def config_name(words: Sequence[str]) -> str:
@@ -277,7 +278,7 @@ def load_trial(loader: ConfigLoader, master: DictConfig, choices: Sequence[str])
         master.hydra.job.config_name, [*typed, *choices], RunMode.RUN
     )
     # a word that nobody typed
-    if typed and typed[-1] == sweep_dir_word(str(master.hydra.sweep.dir)):
+    if typed and typed[-1] == sweep_word("dir", str(master.hydra.sweep.dir)):
         config.hydra.overrides.hydra.pop(len(typed) - 1)
     return config
 
@@ -323,15 +324,18 @@ def typed_words(hydra: DictConfig, kind: str) -> list[str]:
 def pin_folder(config: DictConfig, folder: str) -> None:
     """Set hydra.sweep.dir, also in the overrides, because a foreign launcher composes each trial
     from them."""
+    _pin(config, "dir", folder)
+
+
+def _pin(config: DictConfig, name: str, value: str) -> None:
     with read_write(config.hydra), open_dict(config.hydra):
-        config.hydra.sweep.dir = folder
-        config.hydra.overrides.hydra.append(sweep_dir_word(folder))
+        config.hydra.sweep[name] = value
+        config.hydra.overrides.hydra.append(sweep_word(name, value))
 
 
-def sweep_dir_word(folder: str) -> str:
-    """Return the override that sets hydra.sweep.dir to a folder."""
-    quoted = QuotedString(folder, Quote.single).with_quotes()
-    return f"hydra.sweep.dir={quoted}"
+def sweep_word(name: str, value: str) -> str:
+    """Return the override that sets hydra.sweep.dir, or another name of that section."""
+    return f"hydra.sweep.{name}={QuotedString(value, Quote.single).with_quotes()}"
 
 
 def set_values(config: DictConfig, values: Sequence[Override]) -> None:
@@ -344,22 +348,22 @@ def set_typed(
 ) -> None:
     """Set what Hydra's job node says about a trial: its overrides, and names made of them."""
     job = config.hydra.job
-    task = []
-    task_words = []
+    task = {}
     hydra_words = []
     for word, override in zip(typed, parsed, strict=True):
         if override.is_hydra_override():
             hydra_words.append(word)
         else:
-            task.append(override)
-            task_words.append(word)
+            task[word] = override
     with open_dict(config):
-        config.hydra.overrides.task = task_words
+        config.hydra.overrides.task = [*task]
         config.hydra.overrides.hydra.extend(hydra_words)
         job.num = number
         job.id = str(number)  # as in Hydra's own launcher
         if _overrides_dirname:
-            job.override_dirname = _overrides_dirname(task, **job.config.override_dirname)
+            job.override_dirname = _overrides_dirname(
+                [*task.values()], **job.config.override_dirname
+            )
 
 
 def set_output_dir(config: DictConfig) -> None:
@@ -372,10 +376,7 @@ def set_output_dir(config: DictConfig) -> None:
 
 def pin_subdir(config: DictConfig, subdir: str) -> None:
     """Set hydra.sweep.subdir of a trial, also in its overrides, for a foreign launcher."""
-    quoted = QuotedString(subdir, Quote.single).with_quotes()
-    with read_write(config.hydra), open_dict(config.hydra):
-        config.hydra.sweep.subdir = subdir
-        config.hydra.overrides.hydra.append(f"{SUBDIR}={quoted}")
+    _pin(config, "subdir", subdir)
     set_output_dir(config)
 
 

@@ -35,8 +35,6 @@ FOREIGN_NAMES = {
     "gpus": "gpus_per_node",
     "cpus": "cpus_per_task",
     "name": "study_name",
-}
-FOREIGN_NAMES |= {
     "bs": "batch_size",
     "memory": "mem_gb",
     "n_workers": "n_jobs",
@@ -77,26 +75,21 @@ def _refuse_unknown(node: DictConfig, kind: type) -> None:
     """Raise UserError for a setting that we do not have."""
     prefix = _section(kind)
     names = own_names(kind)
+    unset = foreign_names(kind)
     written: Any = OmegaConf.to_container(node)
-    unset = [name for name in foreign_names(kind) if written.get(name) is None]
-    unknown = [str(name) for name in written if name not in {*names, *unset}]
-    if not unknown:
-        return
-
-    name = unknown[0]
-    problem = f"{prefix}.{name} is no setting of {node._target_}"
-    if suggestion := suggest_setting(f"{prefix}.{name}"):
-        typed = suggestion.replace("...", shlex.quote(str(written[name])))
-        raise UserError(f"{problem}\nType: {typed}")
-    near = (
-        [FOREIGN_NAMES[name]]
-        if FOREIGN_NAMES.get(name) in names
-        else difflib.get_close_matches(name, names, 1)
-    )
-    meant = f". Did you mean {prefix}.{near[0]}?" if near else ""
-    option = f"+hydra.launcher.additional_parameters.{name}={written[name]}"
-    hint = f"\nFor an option of sbatch, type: {option}" if kind is SlurmLauncherConf else ""
-    raise UserError(f"{problem}{meant}{hint}")
+    for name, value in written.items():
+        if name in names or (name in unset and value is None):
+            continue
+        problem = f"{prefix}.{name} is no setting of {node._target_}"
+        if suggestion := suggest_setting(f"{prefix}.{name}"):
+            typed = suggestion.replace("...", shlex.quote(str(value)))
+            raise UserError(f"{problem}\nType: {typed}")
+        near = [FOREIGN_NAMES[name]] if FOREIGN_NAMES.get(name) in names else []
+        near += difflib.get_close_matches(str(name), names, 1)
+        meant = f". Did you mean {prefix}.{near[0]}?" if near else ""
+        option = f"+hydra.launcher.additional_parameters.{name}={value}"
+        hint = f"\nFor an option of sbatch, type: {option}" if kind is SlurmLauncherConf else ""
+        raise UserError(f"{problem}{meant}{hint}")
 
 
 def _build(node: DictConfig, kind: type[Settings]) -> Settings:
@@ -124,17 +117,15 @@ def _advise_reference(problem: str, root: Any) -> str:
     for part in match[1].split(".") if match else ():
         if not isinstance(section, DictConfig):
             break
-        if part in section:
-            section = section._get_node(part)
-            continue
-        words = [word for word in root.hydra.overrides.task if word.endswith(f"={part}")]
-        nodes = {str(name): section._get_node(name) for name in section}
-        sections = [name for name, node in nodes.items() if isinstance(node, DictConfig)]
-        if not words or not sections:
-            break
-        key = words[0].removesuffix(f"={part}")
-        near = difflib.get_close_matches(part, sections, 1) or sections
-        return f".\nType: {' or '.join(f'{key}={name}' for name in near)}"
+        if part not in section:
+            words = [word for word in root.hydra.overrides.task if word.endswith(f"={part}")]
+            nodes = [str(name) for name in section]
+            sections = [name for name in nodes if isinstance(section._get_node(name), DictConfig)]
+            near = difflib.get_close_matches(part, sections, 1) or sections
+            keys = [word.removesuffix(part) for word in words[:1]]
+            typed = " or ".join(key + name for key in keys for name in near)
+            return f".\nType: {typed}" if typed else ""
+        section = section._get_node(part)
     return ""
 
 
@@ -161,10 +152,8 @@ def suggest_setting(word: str) -> str:
     section = "" if section in ("sweeper", "launcher") else section
     for right_section, kind in _SECTIONS.items() if section in {"", *_SECTIONS} else ():
         if name in own_names(kind):
-            suggestion = (
-                f"hydra/sweeper/{name}=..." if name in CHOSEN else f"{right_section}.{name}=..."
-            )
-            return "" if section == right_section else suggestion
+            typed = f"hydra/sweeper/{name}" if name in CHOSEN else f"{right_section}.{name}"
+            return "" if section == right_section else f"{typed}=..."
     return ""
 
 
@@ -362,9 +351,9 @@ class SlurmLauncherConf(OfSubmitit, OfJoblib):
                 f"hydra.launcher.array={self.array}: unknown.\nChoose auto, never or always"
             )
         if self.mem_gb is not None and 0 < self.mem_gb < _LEAST_GB:
-            problem = f"hydra.launcher.mem_gb={self.mem_gb:g}: it must be {_LEAST_GB} or more"
             raise ValueError(
-                f"{problem}.\nFor all memory of the node, type hydra.launcher.mem_gb=0"
+                f"hydra.launcher.mem_gb={self.mem_gb:g}: it must be {_LEAST_GB} or more"
+                ".\nFor all memory of the node, type hydra.launcher.mem_gb=0"
             )
         self.srun_args = options_of_srun(self.srun_args)
         self.additional_parameters = options_of_sbatch(self.additional_parameters)
@@ -373,21 +362,21 @@ class SlurmLauncherConf(OfSubmitit, OfJoblib):
         """Raise ValueError for numbers of trials that no worker, or no job, can have."""
         per_job = self.trials_per_job
         if per_job not in ("auto", None) and not (isinstance(per_job, int) and per_job >= 1):
-            problem = f"hydra.launcher.trials_per_job={per_job}: it is no number of trials"
-            raise ValueError(f"{problem}.\nType auto, null, or a number from 1 on")
+            raise ValueError(
+                f"hydra.launcher.trials_per_job={per_job}: it is no number of trials"
+                ".\nType auto, null, or a number from 1 on"
+            )
         if self.short_trial_min is not None and self.short_trial_min > self.timeout_min:
-            problem = (
+            raise ValueError(
                 f"hydra.launcher.short_trial_min={self.short_trial_min:g}: no trial is longer than"
                 " its time limit"
-            )
-            raise ValueError(
-                f"{problem}.\nType at most hydra.launcher.short_trial_min={self.timeout_min}"
+                f".\nType at most hydra.launcher.short_trial_min={self.timeout_min}"
             )
         if self.trials_per_job == 1 and self.slots > 1:
             name = "trials_at_once" if self.trials_at_once > 1 else "trials_per_gpu"
-            problem = f"hydra.launcher.{name}={getattr(self, name)}: it needs workers"
             raise ValueError(
-                f"{problem}.\nType hydra.launcher.trials_per_job=null, or a number above 1"
+                f"hydra.launcher.{name}={getattr(self, name)}: it needs workers"
+                ".\nType hydra.launcher.trials_per_job=null, or a number above 1"
             )
 
     def _refuse_places(self) -> None:
@@ -412,10 +401,10 @@ class SlurmLauncherConf(OfSubmitit, OfJoblib):
                 f"hydra.launcher.driver={self.driver}: unknown place.\nChoose here or job"
             )
         if self.driver == "job" and self.detach:
-            problem = (
+            raise ValueError(
                 "hydra.launcher.driver=job and detach=true conflict: such a driver leaves by itself"
+                ".\nRemove hydra.launcher.detach=true"
             )
-            raise ValueError(f"{problem}.\nRemove hydra.launcher.detach=true")
 
 
 _SECTIONS = {

@@ -65,9 +65,8 @@ def explain_flag(flag: str, words: Sequence[str], config: DictConfig) -> str:
     name, sign, value = flag.lstrip("-").partition("=")
     name = name.replace("-", "_")
     problem = f"{flag}: there is no such flag"
-    if name.lower() == "m" or difflib.get_close_matches(
-        name.replace("_", ""), ["multirun", "sweep"]
-    ):
+    joined = name.replace("_", "")
+    if name.lower() == "m" or difflib.get_close_matches(joined, ["multirun", "sweep"]):
         return f"{problem}.\nFor a sweep, type: -m"
     if difflib.get_close_matches(name, ["help"]):
         return f"{problem}.\nFor all settings, type: --help"
@@ -77,8 +76,7 @@ def explain_flag(flag: str, words: Sequence[str], config: DictConfig) -> str:
     typed = _as_key(name, value, config)
     if not typed:
         return f"{problem}.\nKeys are typed without dashes, as in lr=0.1; all are in --help"
-    is_of_sweep = typed.startswith(("hydra.", "hydra/"))
-    sweep = sweep_flag(words) if is_of_sweep else ""
+    sweep = sweep_flag(words) if typed.startswith(("hydra.", "hydra/")) else ""
     return f"{flag}: a key is typed without dashes\nType: {sweep}{typed}"
 
 
@@ -93,22 +91,16 @@ def flags_first(command: Sequence[str]) -> list[str]:
     A word can then be appended: Hydra reads overrides from one side of a flag alone.
     """
     end = len(command)
-    while end > _PROGRAM and _is_flag(command[end - 1], command[end - 2]):
+    while end > _PROGRAM and (
+        command[end - 1].startswith("-") or command[end - 2] in _FLAGS_WITH_VALUE
+    ):
         end -= 1
 
     first = end
-    while first > _PROGRAM and _is_override(command[first - 1]):
+    while first > _PROGRAM and re.match(f"~|{_HAS_KEY.pattern}$", command[first - 1], re.DOTALL):
         first -= 1
 
     return [*command[:first], *command[end:], *command[first:end]]
-
-
-def _is_flag(word: str, before: str) -> bool:
-    return word.startswith("-") or before in _FLAGS_WITH_VALUE
-
-
-def _is_override(word: str) -> bool:
-    return word.startswith("~") or bool(_HAS_KEY.fullmatch(word))
 
 
 def explain_order(word: str, line: Sequence[str]) -> str:
@@ -130,14 +122,11 @@ def _as_key(name: str, value: str, config: DictConfig) -> str:
     names = [key for key in keys(config) if not key.startswith("hydra.")]
     setting = "" if name in names else suggest_setting(name)
     key = setting.removesuffix("=...") or near_key(name, config)
-    is_flag = (
-        isinstance(OmegaConf.select(config, key, throw_on_resolution_failure=False), bool)
-        if key
-        else False
-    )
-    if not value and is_flag:
-        value = "true"
-    return key and f"{key}={shlex.quote(value or '...')}"
+    if not key:
+        return ""
+    current = OmegaConf.select(config, key, throw_on_resolution_failure=False)
+    default = "true" if isinstance(current, bool) else "..."
+    return f"{key}={shlex.quote(value or default)}"
 
 
 def _bounds(words: Sequence[str], index: int, config: DictConfig) -> tuple[int, int]:
@@ -157,10 +146,7 @@ def _begins_value(words: Sequence[str], index: int, config: DictConfig) -> bool:
     before = words[index - 1] if index else ""
     if before.endswith(_OPEN) or _takes_text(before, config):
         return False
-    names = keys(config)
-    return words[index] in names or bool(
-        difflib.get_close_matches(words[index], names, 1, cutoff=0.8)
-    )
+    return bool(difflib.get_close_matches(words[index], keys(config), 1, cutoff=0.8))
 
 
 def _takes_text(word: str, config: DictConfig) -> bool:
@@ -185,9 +171,9 @@ def _separator(before: str, after: str, config: DictConfig) -> str | None:
     key, sign, value = before.partition("=")
     if not sign:
         return "="
-    are_numbers = _NUMBER.fullmatch(after.rstrip(",")) and _NUMBER.fullmatch(
-        value.rpartition(",")[2]
-    )
-    if are_numbers or key in OmegaConf.select(config, "hydra.runtime.choices", default={}):
+    ends = [value.rpartition(",")[2], after.rstrip(",")]
+    if all(map(_NUMBER.fullmatch, ends)) or key in OmegaConf.select(
+        config, "hydra.runtime.choices", default={}
+    ):
         return ","
     return " " if _takes_text(before, config) else None

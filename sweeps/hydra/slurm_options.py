@@ -33,9 +33,9 @@ def options_of_sbatch(typed: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{setting}: the launcher sets this option.\nRemove {setting}")
         entries = value if isinstance(value, list) else [value]
         if not all(entry is None or isinstance(entry, _PLAIN) for entry in entries):
-            problem = f"{setting}={value}: it is no value of an option"
             raise ValueError(
-                f"{problem}.\nType a text, a number, true, false, null, or a list of texts"
+                f"{setting}={value}: it is no value of an option"
+                ".\nType a text, a number, true, false, null, or a list of texts"
             )
         if isinstance(value, list):
             options[name] = ",".join(str(entry) for entry in value)

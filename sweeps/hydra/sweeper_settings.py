@@ -158,6 +158,13 @@ class SweeperConf(OfSweepers):
     def __post_init__(self) -> None:
         self._refuse_untyped()
         self._refuse_numbers()
+        for name, values in (("direction", self.directions), ("objective", self.objectives)):
+            usual = "maximize" if name == "direction" else "accuracy"
+            if not values:
+                raise ValueError(
+                    f"hydra.sweeper.{name}=[]: the list is empty.\nType:"
+                    f" hydra.sweeper.{name}={usual}"
+                )
         self._refuse_objectives()
 
     def _refuse_untyped(self) -> None:
@@ -166,69 +173,60 @@ class SweeperConf(OfSweepers):
             choice = getattr(self, name)
             if not isinstance(choice, dict | None):
                 names = sorted(file.stem for file in (_GROUPS / name).glob("*.yaml"))
-                problem = f"hydra.sweeper.{name}={choice}: a {name} is chosen with slashes"
                 typed = choice if choice in names else f"NAME, one of: {', '.join(names)}"
-                raise ValueError(f"{problem}.\nType hydra/sweeper/{name}={typed}")
+                raise ValueError(
+                    f"hydra.sweeper.{name}={choice}: a {name} is chosen with slashes"
+                    f".\nType hydra/sweeper/{name}={typed}"
+                )
         if not isinstance(self.storage, str | None):
-            problem = f"hydra.sweeper.storage={self.storage}: it must be an address"
             raise ValueError(
-                f"{problem}.\nType, for example: hydra.sweeper.storage=sqlite:///studies.db"
+                f"hydra.sweeper.storage={self.storage}: it must be an address"
+                ".\nType, for example: hydra.sweeper.storage=sqlite:///studies.db"
             )
 
     def _refuse_numbers(self) -> None:
         if (self.n_trials or 0) > MAX_TRIALS:
-            problem = f"hydra.sweeper.n_trials={self.n_trials}: it must be at most {MAX_TRIALS}"
-            raise ValueError(f"{problem}.\nType hydra.sweeper.n_trials={MAX_TRIALS}, or less")
+            raise ValueError(
+                f"hydra.sweeper.n_trials={self.n_trials}: it must be at most {MAX_TRIALS}"
+                f".\nType hydra.sweeper.n_trials={MAX_TRIALS}, or less"
+            )
         rate = self.max_failure_rate or 0
         if rate > 1:
-            problem = f"hydra.sweeper.max_failure_rate={rate}: it must be between 0 and 1"
             percent = rate if rate <= 100 else 10
-            advice = (
-                f"For {percent:g} trials in 100, type:"
+            raise ValueError(
+                f"hydra.sweeper.max_failure_rate={rate}: it must be between 0 and 1.\nFor"
+                f" {percent:g} trials in 100, type:"
                 f" hydra.sweeper.max_failure_rate={percent / 100:g}"
             )
-            raise ValueError(f"{problem}.\n{advice}")
 
     def _refuse_objectives(self) -> None:
         """Raise ValueError unless each objective has a direction, and each setting so many."""
+        count = len(self.directions)
         for direction in self.directions:
             if direction not in {"minimize", "maximize"}:
-                problem = f"hydra.sweeper.direction={direction}: unknown direction"
-                raise ValueError(f"{problem}.\nChoose minimize or maximize")
-        if not self.directions:
-            raise ValueError(
-                "hydra.sweeper.direction=[]: the list is empty.\nType:"
-                " hydra.sweeper.direction=maximize"
-            )
-        if not self.objectives:
-            raise ValueError(
-                "hydra.sweeper.objective=[]: the list is empty.\nType:"
-                " hydra.sweeper.objective=accuracy"
-            )
+                raise ValueError(
+                    f"hydra.sweeper.direction={direction}: unknown direction"
+                    ".\nChoose minimize or maximize"
+                )
         for name in self.objectives:
             if self.objectives.count(name) > 1:
                 raise ValueError(
                     f"hydra.sweeper.objective: {name} is named twice.\nName each metric once"
                 )
-        if len(self.objectives) != len(self.directions):
-            objectives = counted(len(self.objectives), "objective")
-            directions = counted(len(self.directions), "direction")
-            problem = f"hydra.sweeper.direction: {objectives}, but {directions}"
+        if len(self.objectives) != count:
             raise ValueError(
-                f"{problem}.\nType one for each, as in"
+                f"hydra.sweeper.direction: {counted(len(self.objectives), 'objective')}, but"
+                f" {counted(count, 'direction')}.\nType one for each, as in"
                 " 'hydra.sweeper.direction=[maximize,minimize]'"
             )
-        if len(self.directions) > 1:
-            self._refuse_several_objectives()
-
-    def _refuse_several_objectives(self) -> None:
-        count = len(self.directions)
-        for name in ("final_race", "target", "patience"):
+        for name in ("final_race", "target", "patience") if count > 1 else ():
             value = getattr(self, name)
             if value != getattr(SweeperConf, name):
                 setting = f"hydra.sweeper.{name}"
-                problem = f"{setting}={value}: it needs one objective, but this study has {count}"
-                raise ValueError(f"{problem}.\nRemove {setting}")
+                raise ValueError(
+                    f"{setting}={value}: it needs one objective, but this study has {count}"
+                    f".\nRemove {setting}"
+                )
 
     @property
     def directions(self) -> tuple[str, ...]:

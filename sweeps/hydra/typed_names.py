@@ -27,16 +27,13 @@ def keep(override: Override, line: str) -> None:
     value: Any = override._value
     if isinstance(value, _NUMBERS):
         override._value = text
-    elif isinstance(value, list) and any(isinstance(name, _NUMBERS) for name in value):
-        override._value = _texts_of(value, text)
-
-
-def _texts_of(values: list[Any], text: str) -> list[Any]:
-    texts = text.strip("[]").split(",")
-    if len(texts) != len(values):  # because a quoted name has a comma
-        return values
-    pairs = zip(values, texts, strict=True)
-    return [typed.strip() if isinstance(value, _NUMBERS) else value for value, typed in pairs]
+    elif isinstance(value, list):
+        texts = text.strip("[]").split(",")
+        if len(texts) != len(value):  # because a quoted name has a comma
+            return
+        for i, typed in enumerate(texts):
+            if isinstance(value[i], _NUMBERS):
+                value[i] = typed.strip()
 
 
 @cache

@@ -13,7 +13,8 @@ _CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?) ?([kmgt]?)(?:i?b)?")
 _GIGABYTES = {"": 2**-30, "k": 2**-20, "m": 2**-10, "g": 1, "t": 2**10}
 _COUNT = re.compile(r"(\d+(?:\.\d+)?) ?([kKMB])")
-_MULTIPLES = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?(%)")
+_MULTIPLES = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "%": 1 / 100}
 
 
 def unit_of(key: str) -> str:
@@ -27,8 +28,10 @@ def advise_number(key: str, text: str, whole: bool) -> str:
     unit = unit_of(key)
     if unit == "min" and (match := re.fullmatch(r"(\d+):([0-5]?\d)", text)):
         first, second = map(int, match.groups())
-        short = f"{key}={_written((60 * first + second) / 60, whole)} for {first} min {second} s"
-        return f"Type {key}={60 * first + second} for {first} h {second} min, or {short}"
+        return (
+            f"Type {key}={60 * first + second} for {first} h {second} min, or "
+            f"{key}={_written((60 * first + second) / 60, whole)} for {first} min {second} s"
+        )
     number = _number(unit, text.strip(), whole)
     return "" if number is None else f"Type: {shlex.quote(f'{key}={_written(number, whole)}')}"
 
@@ -42,13 +45,23 @@ def in_unit_of(key: str, text: str) -> str:
 
 def _number(unit: str, text: str, whole: bool) -> float | None:
     """Return the number in the unit of its key; None if the text is no number, or has another kind
-    of unit."""
+    of unit.
+
+    Examples are 8G, 8192MB and 8 of memory, 8h and 1:30:00 of time, 3k, 2M and 1e3 of whole
+    numbers, 20% and 1/5 of others.
+    """
     if unit == "gb":
         return _gigabytes(text.lower())
     if unit:
         seconds = _seconds(text.lower(), unit)
         return None if seconds is None else seconds / _SECONDS[unit]
-    return _count(text) if whole else _fraction(text)
+    if match := _COUNT.fullmatch(text) if whole else _PERCENT.fullmatch(text):
+        return float(match[1]) * _MULTIPLES[match[2]]
+    if whole:
+        is_number = re.fullmatch(r"\d+(\.\d*)?(e\+?\d+)?", text.lower())
+        return float(text) if is_number and float(text).is_integer() else None
+    match = re.fullmatch(r"(\d+)/([1-9]\d*)", text)
+    return int(match[1]) / int(match[2]) if match else None
 
 
 def _gigabytes(text: str) -> float | None:
@@ -60,30 +73,11 @@ def _gigabytes(text: str) -> float | None:
     return float(memory[1]) * factor
 
 
-def _count(text: str) -> float | None:
-    """Return a whole number such as 3k, 2M or 1e3."""
-    if match := _COUNT.fullmatch(text):
-        return float(match[1]) * _MULTIPLES[match[2]]
-    if not re.fullmatch(r"\d+(\.\d*)?(e\+?\d+)?", text.lower()):
-        return None
-    number = float(text)
-    return number if number.is_integer() else None
-
-
-def _fraction(text: str) -> float | None:
-    """Return a number such as 20% or 1/5."""
-    if match := re.fullmatch(r"(\d+(?:\.\d+)?) ?%", text):
-        return float(match[1]) / 100
-    match = re.fullmatch(r"(\d+)/([1-9]\d*)", text)
-    return int(match[1]) / int(match[2]) if match else None
-
-
 def _seconds(text: str, unit: str) -> float | None:
     """Return a time such as 8h, 1h30m, 1:30:00 or 2-00:00:00, as SLURM writes it, in seconds."""
     if re.fullmatch(f"(?:{_TIME_WORD} ?)+", text):
-        return sum(
-            float(count) * _PER_LETTER[word[0]] for count, word in re.findall(_TIME_WORD, text)
-        )
+        words = re.findall(_TIME_WORD, text)
+        return sum(float(count) * _PER_LETTER[word[0]] for count, word in words)
     if text.replace(".", "", 1).isdecimal():
         return float(text) * _SECONDS[unit]
     clock = _CLOCK.fullmatch(text)

@@ -6,10 +6,11 @@ import re
 import shlex
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 
@@ -64,20 +65,19 @@ def explain_unreadable(error: OverrideParseException, config: DictConfig) -> str
     if cause is not None:  # of a function; Hydra keeps none of its parser
         reason = first_line(cause) or "the function does not take such a value"
         return f"{problem}: {reason}.\n{_advise_call(word, config)}"
-    reason, advice = _correction(word, config)
-    return f"{problem}: {reason}.\n{advice}" if reason else f"{problem}\n{GRAMMAR}"
+    return problem + _correction(word, config)
 
 
-def _correction(word: str, config: DictConfig) -> tuple[str, str]:
-    """Return what is wrong in a word, and what to type; both empty if that is not clear."""
+def _correction(word: str, config: DictConfig) -> str:
+    """Return what is wrong in a word, and what to type."""
     if words := _several(word, config):
-        return "between two keys is a space", f"Type: {words}"
+        return f": between two keys is a space.\nType: {words}"
     for reason, text in _repaired(word):
         if typed := _as_typed(text, config):
-            return reason, f"Type: {typed}"
+            return f": {reason}.\nType: {typed}"
     if example := _example(word, config):
-        return "= and a value are missing", f"Type, for example: {example}"
-    return "", ""
+        return f": = and a value are missing.\nType, for example: {example}"
+    return f"\n{GRAMMAR}"
 
 
 def first_line(error: BaseException) -> str:
@@ -99,11 +99,11 @@ def _advise_call(word: str, config: DictConfig) -> str:
     key, _, call = word.partition("=")
     name = call.partition("(")[0].strip()
     if is_zip(word):
-        # because a key of this name would not be set
-        key = f"{key}_and_more" if key in keys(config) else key
         name = "zip"
-    if example := _CALLS.get(name, ""):
-        return f"Type, for example: {shlex.quote(f'{key}={example}')}"
+        if key in keys(config):  # because it would not be set
+            key += "_and_more"
+    if name in _CALLS:
+        return f"Type, for example: {shlex.quote(f'{key}={_CALLS[name]}')}"
     if form := _near_function(call):
         return f"Type: {shlex.quote(f'{key}={form}')}"
     return f"Choose one of: {', '.join(sorted({*FUNCTIONS} - {*_CASTS}))}"
@@ -126,17 +126,16 @@ def _near_function(call: str) -> str:
 
 def _are_ends(arguments: str, form: str) -> bool:
     """Return whether the arguments of a function are the two ends of an interval."""
-    try:
+    with suppress(ValueError):
         low, high = map(float, arguments.split(","))
-    except ValueError:
-        return False
-    return low < high and (low > 0 or form != _LOG)
+        return low < high and (low > 0 or form != _LOG)
+    return False
 
 
 def _repaired(word: str) -> Iterator[tuple[str, str]]:
     """Yield what is wrong in a word, and the word without it and all earlier mistakes."""
     first = ""
-    for repair in _REPAIRS:
+    for repair in (_replace_signs, *_SUBSTITUTIONS, _close_brackets, _quote_value):
         reason, text = repair(word)
         if text != word:
             first = first or reason
@@ -155,14 +154,9 @@ def _several(word: str, config: DictConfig) -> str:
 
 
 def _replace_signs(word: str) -> tuple[str, str]:
-    text = ""
-    others = []
-    for sign in word:
-        plain = _plain_sign(sign)
-        text += plain
-        if plain != sign:
-            others.append(sign)
-    return (f"{others[0]} is no sign of a shell" if others else ""), text
+    others = [sign for sign in word if _plain_sign(sign) != sign]
+    reason = f"{others[0]} is no sign of a shell" if others else ""
+    return reason, "".join(map(_plain_sign, word))
 
 
 def _plain_sign(sign: str) -> str:
@@ -178,26 +172,30 @@ def _plain_sign(sign: str) -> str:
     return plain if plain.isascii() else sign
 
 
-def _replace_equals(word: str) -> tuple[str, str]:
-    text = re.sub(rf"^({_KEY})\s*(?::=|=+>?|:)\s*(?=[^\s=])", r"\1=", word)
-    return "between a key and its value is one =", text
+def _substitute(reason: str, patterns: Mapping[str, str], word: str) -> tuple[str, str]:
+    for pattern, plain in patterns.items():
+        word = re.sub(pattern, plain, word)
+    return reason, word
 
 
-def _replace_separators(word: str) -> tuple[str, str]:
-    text = re.sub(r"\s*;\s*", ",", word)
-    return "between two values is a comma", text
-
-
-def _remove_brackets(word: str) -> tuple[str, str]:
-    text = re.sub(r"=\s*(?:\(([^()]+)\)|\{([^{}:]+)\})$", r"=\1\2", word)
-    return "the values of a sweep have no brackets", text
-
-
-def _remove_commas(word: str) -> tuple[str, str]:
-    text = re.sub(r",(?:\s*,)+", ",", word)
-    text = re.sub(r"([=(\[])\s*,", r"\1", text)
-    text = re.sub(r",\s*([)\]]|$)", r"\1", text)
-    return "beside a comma a value is missing", text
+_SUBSTITUTIONS = (
+    partial(
+        _substitute,
+        "between a key and its value is one =",
+        {rf"^({_KEY})\s*(?::=|=+>?|:)\s*(?=[^\s=])": r"\1="},
+    ),
+    partial(_substitute, "between two values is a comma", {r"\s*;\s*": ","}),
+    partial(
+        _substitute,
+        "the values of a sweep have no brackets",
+        {r"=\s*(?:\(([^()]+)\)|\{([^{}:]+)\})$": r"=\1\2"},
+    ),
+    partial(
+        _substitute,
+        "beside a comma a value is missing",
+        {r",(?:\s*,)+": ",", r"([=(\[])\s*,": r"\1", r",\s*([)\]]|$)": r"\1"},
+    ),
+)
 
 
 def _close_brackets(word: str) -> tuple[str, str]:
@@ -228,24 +226,16 @@ def _quote_value(word: str) -> tuple[str, str]:
     return f"{others[0]} needs quotes", f'{key}="{value}"'
 
 
-_REPAIRS: tuple[Callable[[str], tuple[str, str]], ...] = (
-    _replace_signs,
-    _replace_equals,
-    _replace_separators,
-    _remove_brackets,
-    _remove_commas,
-    _close_brackets,
-    _quote_value,
-)
-
-
 def _as_typed(word: str, config: DictConfig) -> str:
     """Return a word as typed in a shell; empty if Hydra's grammar does not allow it."""
     if re.fullmatch(r"-+[a-z]+", word):  # a flag, whose dash was another sign
         name = word.strip("-")
         return "-m" if name in ("m", "multirun") else f"--{name}"
-    override = _parsed(word)
-    if override is None or not override.key_or_group:
+    try:
+        override = OverridesParser.create().parse_override(word)
+    except HydraException:
+        return ""
+    if not override.key_or_group:
         return ""
     current = _current(override.key_or_group, config)
     value = override.value()
@@ -256,13 +246,6 @@ def _as_typed(word: str, config: DictConfig) -> str:
         return ""
     flag = sweep_flag(sys.argv) if override.is_sweep_override() else ""
     return f"{flag}{shlex.quote(word)}"
-
-
-def _parsed(word: str) -> Override | None:
-    try:
-        return OverridesParser.create().parse_override(word)
-    except HydraException:
-        return None
 
 
 def _example(word: str, config: DictConfig) -> str:

@@ -18,21 +18,29 @@ def explain_missing(error: MissingConfigException, missing: str, groups: Iterabl
     parent = in_file[1] if in_file else ""
     if not error.options:
         needed = f", which {parent}.yaml needs," if parent else ""
-        problem = f"{missing}.yaml{needed} does not exist"
-        return f"{problem}.\nCorrect its name where it was typed or written"
+        return (
+            f"{missing}.yaml{needed} does not exist"
+            ".\nCorrect its name where it was typed or written"
+        )
 
-    group = _group_of(missing, groups)
+    # whose choice may have slashes itself
+    names = [group.partition("@")[0] for group in groups]
+    fitting = [name for name in names if missing.startswith(f"{name}/")]
+    group = max(fitting, key=len, default=missing.rpartition("/")[0])
     name = missing.removeprefix(f"{group}/")
-    choices = _public(error.options, group)
-    last_part = name.rpartition("/")[2]
-    near = near_choice(group, last_part.lower().removeprefix("submitit_"), choices)
+    choices = [option for option in error.options if not option.startswith("sweepyard_")]
+    if group == "hydra/sweeper":  # because Hydra's own sweeper, basic, runs without a study
+        choices = [choice for choice in choices if choice != "basic"]
+    last_part = name.rpartition("/")[2].lower().removeprefix("submitit_")
+    near = near_choice(group, last_part, choices)
     hint = f" Did you mean {near}?" if near else ""
     package = PACKAGES.get(name, "") if group in ("hydra/sweeper", "hydra/launcher") else ""
     install = f", or type: pip install {package}" if package else ""
     is_of_choice = "/" in parent and not parent.startswith("hydra/")
     place = f"{parent}.yaml: " if is_of_choice else ""
-    problem = f"{place}{group}={name} does not exist.{hint}"
-    return f"{problem}\nChoose one of: {', '.join(choices)}{install}"
+    return (
+        f"{place}{group}={name} does not exist.{hint}\nChoose one of: {', '.join(choices)}{install}"
+    )
 
 
 def explain_no_name(override: Override, names: Sequence[str]) -> str:
@@ -49,18 +57,3 @@ def explain_no_name(override: Override, names: Sequence[str]) -> str:
         typed = f"{override.get_key_element()}='{choice}'"
         advice = f"Type it in quotes: {shlex.quote(typed)}"
     return f"{override.input_line}: a choice of {group} is a name.\n{advice}"
-
-
-def _group_of(missing: str, groups: Iterable[str]) -> str:
-    """Return the group of a file, whose choice may have slashes itself."""
-    names = [group.partition("@")[0] for group in groups]
-    fitting = [name for name in names if missing.startswith(f"{name}/")]
-    return max(fitting, key=len, default=missing.rpartition("/")[0])
-
-
-def _public(options: Sequence[str], group: str) -> list[str]:
-    """Return the options of a group that a user chooses."""
-    choices = [option for option in options if not option.startswith("sweepyard_")]
-    if group == "hydra/sweeper":  # because Hydra's own sweeper, basic, runs without a study
-        choices = [choice for choice in choices if choice != "basic"]
-    return choices

@@ -19,7 +19,7 @@ _SINGLE_EQUAL = re.compile(r"""('[^']*'|"[^"]*")|(?<![<>=!])=(?!=)""")
 _ORDER = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}
 _EQUAL = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 _NAMED = {"true": True, "false": False, "null": None}
-_NUMBERS = {"nan": math.nan, "inf": math.inf}
+_NUMBERS = {"nan": math.nan, "inf": math.inf}  # in any case, as in Hydra's grammar
 _BARE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 Values = Mapping[str, Any]
@@ -79,41 +79,35 @@ class Exclusion:
         if isinstance(node, ast.Compare):
             pairs = zip([node.left, *node.comparators], node.ops, node.comparators, strict=False)
             return partial(_combine, [self._compile_pair(*pair) for pair in pairs], False)
-        if (key := self._key(node)) is None:
-            self.first_unknown = self.first_unknown or _name(node)
+        key = self._key(node)
+        if key is None:
+            self._note_unknown(_name(node))
         else:
             self.equalities.append((key, True))
         return partial(_compare, self._read(node), operator.is_, [lambda values: True])
 
     def _compile_pair(self, left: ast.expr, sign: ast.cmpop, right: ast.expr) -> Truth:
         others = _compared(sign, right)
-        self._note_keys(left, sign, others)
-        compare: Callable[[Any, Any], bool] = is_same
-        if type(sign) in _ORDER:
-            compare = partial(_is_ordered, _ORDER[type(sign)])
-        truth = partial(
-            _compare, self._read(left), compare, [self._read(other) for other in others]
-        )
-        return partial(_negate, truth) if isinstance(sign, ast.NotEq | ast.NotIn) else truth
-
-    def _note_keys(self, left: ast.expr, sign: ast.cmpop, others: Sequence[ast.expr]) -> None:
-        """Note what a comparison tells of keys: their order, equality, and the first unknown."""
+        order = _ORDER.get(type(sign))
         keys = [self._key(node) for node in [left, *others]]
-        is_ordered = type(sign) in _ORDER
-        if is_ordered:
-            self.ordered += [key for key in keys if key is not None]
-
+        if order:
+            self.ordered += filter(None, keys)
         has_keys_only = None not in keys[1:]
         if keys[0] is None and not (has_keys_only and is_number(_literal(left))):
-            self.first_unknown = self.first_unknown or _name(left)
-        if has_keys_only:
-            return
-        for other in others:
+            self._note_unknown(_name(left))
+        for other in () if has_keys_only else others:
             literal = _literal(other)
-            if is_ordered and isinstance(literal, str):
-                self.first_unknown = self.first_unknown or literal
-            elif keys[0] is not None and not is_ordered:
+            if order and isinstance(literal, str):
+                self._note_unknown(literal)
+            elif keys[0] is not None and not order:
                 self.equalities.append((keys[0], literal))
+
+        compare = partial(_is_ordered, order) if order else is_same
+        truth = partial(_compare, self._read(left), compare, [*map(self._read, others)])
+        return partial(_negate, truth) if isinstance(sign, ast.NotEq | ast.NotIn) else truth
+
+    def _note_unknown(self, name: str) -> None:
+        self.first_unknown = self.first_unknown or name
 
     def _key(self, node: ast.expr) -> str | None:
         """Return the swept key that a name, or a text in quotes, is; None if it is none."""
@@ -187,19 +181,19 @@ def _literal(node: ast.expr) -> Any:
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float | str | None):
         return node.value
     name = _name(node)
-    if name.lower() in _NUMBERS:  # in any case, as in Hydra's grammar
-        return _NUMBERS[name.lower()]
-    return _NAMED.get(name, name)
+    return _NUMBERS.get(name.lower(), _NAMED.get(name, name))
 
 
 def _combine(parts: Sequence[Truth], decides: bool, values: Values) -> bool | None:
     """Return `decides` if a part is it, else None if a part is undecided, else the opposite."""
-    is_open = False
+    answer: bool | None = not decides
     for part in parts:
-        if (truth := part(values)) is decides:
+        truth = part(values)
+        if truth is decides:
             return decides
-        is_open |= truth is None
-    return None if is_open else not decides
+        if truth is None:
+            answer = None
+    return answer
 
 
 def _negate(part: Truth, values: Values) -> bool | None:

@@ -9,7 +9,6 @@ import math
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain, product
 from typing import Any
 
@@ -54,48 +53,37 @@ def parse(
     `also` are the overrides of further grids. What all grids have in common is combined with the
     rest of each.
     """
-    grids = [overrides, *also]
-    last = [{override.get_key_element(): override for override in overrides} for overrides in grids]
-    texts = [{key: override.input_line for key, override in grid.items()} for grid in last]
-    common = {
-        key: o
-        for key, o in last[0].items()
-        if all(other.get(key) == texts[0][key] for other in texts)
-    }
-    own = [[override for key, override in grid.items() if key not in common] for grid in last]
-    zips = [override for override in common.values() if isinstance(override.value(), Zip)]
-    fixed = {key: override for key, override in common.items() if not override.is_sweep_override()}
-    parameters = [
-        _parameter(o, None) for o in common.values() if o.is_sweep_override() and o not in zips
-    ]
-    typed = {key for grid in last for key in grid}
+    grids = [{o.get_key_element(): o for o in words} for words in (overrides, *also)]
+    typed = dict.fromkeys(chain(*grids))  # not a set, which would lose the order
+    common = {}
+    for key, override in grids[0].items():
+        line = override.input_line
+        if all(key in grid and grid[key].input_line == line for grid in grids):
+            common[key] = override
+
+    fixed = {}
+    tables = []
+    parameters: list[Parameter] = []
+    for key, override in common.items():
+        if isinstance(override.value(), Zip):
+            tables.append(_rows(override))
+        elif override.is_sweep_override():
+            parameters.append(_parameter(override))
+        else:
+            fixed[key] = override
     for condition, under in conditional.items():
-        parameters += [
-            _parameter(override, condition)
-            for override in under
-            if override.get_key_element() not in typed
-        ]
-    constants = {**constants, **{key: text_of(override.value()) for key, override in fixed.items()}}
-    # A dict, because a set would lose the order.
-    typed_keys = dict.fromkeys(key for grid in last for key in grid)
-    words = tuple(map(_word_of, fixed.values()))
-    space = SearchSpace(tuple(parameters), words, constants, order=tuple(typed_keys))
-    tables = [_rows(override) for override in zips]
-    if len(grids) > 1:
-        tables.append(
-            [
-                row
-                for overrides in own
-                for row in _combine([_rows(override) for override in overrides])
-            ]
-        )
+        free = [override for override in under if override.get_key_element() not in typed]
+        parameters += [_parameter(override, condition) for override in free]
+    if also:
+        own = [[_rows(grid[key]) for key in grid if key not in common] for grid in grids]
+        tables.append([*chain.from_iterable(map(_combine, own))])
+
+    values = {key: text_of(override.value()) for key, override in fixed.items()}
+    # as Hydra's sweeper writes them, such as `~unused=null` of `~unused`
+    words = [f"{key}={override.get_value_element_as_str()}" for key, override in fixed.items()]
+    constants = {**constants, **values}
+    space = SearchSpace(tuple(parameters), tuple(words), constants, order=tuple(typed))
     return _with_tables(space, tables, fixed) if tables else space
-
-
-def _word_of(override: Override) -> str:
-    """Return an override that all trials share as Hydra's sweeper writes it, such as `~unused=null`
-    of `~unused`."""
-    return f"{override.get_key_element()}={override.get_value_element_as_str()}"
 
 
 Row = dict[str, tuple[Value, str]]
@@ -105,75 +93,73 @@ Row = dict[str, tuple[Value, str]]
 def _rows(override: Override) -> list[Row]:
     """Return the values of an override, each with its key; of zip(...) those that go together."""
     if not isinstance(sweep := override.value(), Zip):
-        parameter = _parameter(override, None)
+        parameter = _parameter(override)
         if isinstance(parameter, Interval):
             raise UserError(
                 f"hydra.sweeper.also: {override.input_line} differs between the grids.\n"
                 f"Type the same interval in each, or values: {parameter.key}=0.1,1.0"
             )
-        return [
-            {parameter.key: pair} for pair in zip(parameter.values, parameter.texts, strict=True)
-        ]
+        return _column(parameter)
     name = override.get_key_element()
     members = [_member(override, *member) for member in sweep.members.items()]
-    lengths = {member.key: len(member.values) for member in members}
-    if len(members) < 2 or len({*lengths.values()}) > 1:
-        counts = ", ".join(
-            f"{key} has {counted(length, 'value')}" for key, length in lengths.items()
+    lengths = [len(member.values) for member in members]
+    if len(members) < 2 or len({*lengths}) > 1:
+        counts = [f"{member.key} has {counted(len(member.values), 'value')}" for member in members]
+        raise UserError(
+            f"{name}: zip(...) needs two or more keys of equal length, but"
+            f" {', '.join(counts) or 'it has none'}.\nType, for example: '{name}={ZIP}'"
         )
-        problem = f"zip(...) needs two or more keys of equal length, but {counts or 'it has none'}"
-        raise UserError(f"{name}: {problem}.\nType, for example: '{name}={ZIP}'")
-    pairs = [zip(member.values, member.texts, strict=True) for member in members]
-    rows = [dict(zip(lengths, row, strict=True)) for row in zip(*pairs, strict=True)]
+    rows = [*map(_joined, zip(*map(_column, members), strict=True))]
     sweep.order(rows, str(override.input_line))
     return rows
+
+
+def _column(choice: Choice) -> list[Row]:
+    pairs = zip(choice.values, choice.texts, strict=True)
+    return [{choice.key: pair} for pair in pairs]
+
+
+def _joined(rows: Iterable[Row]) -> Row:
+    return dict(chain.from_iterable(row.items() for row in rows))
 
 
 def _member(override: Override, key: str, typed: Any) -> Choice:
     """Return a key of zip(...) with its values: a list, or a sweep with an end and an order."""
     name = override.get_key_element()
-    is_sweep = isinstance(typed, ChoiceSweep | RangeSweep | Glob) and not isinstance(typed, Zip)
-    if not (is_sweep or isinstance(typed, list)) or getattr(typed, "shuffle", False):
+    values = ChoiceSweep(list=typed) if isinstance(typed, list) else typed
+    is_sweep = isinstance(values, ChoiceSweep | RangeSweep | Glob) and not isinstance(values, Zip)
+    if not is_sweep or getattr(values, "shuffle", False):
         raise UserError(
             f"{name}: {key} needs a list of values in zip(...).\nType brackets, as in lr=[0.1,0.01]"
         )
-    values = typed if is_sweep else ChoiceSweep(list=typed)
-    kind = ValueType.RANGE_SWEEP if isinstance(typed, RangeSweep) else ValueType.CHOICE_SWEEP
     try:
         single = OverridesParser.create().parse_override(f"{key}=0")
     except HydraException as error:
         raise UserError(
             f"{name}: '{key}' is no key.\nType, for example: optimizer=[adam,sgd]"
         ) from error
-    loader = override.config_loader
-    parameter = _parameter(
-        replace(
-            single,
-            _value=values,
-            value_type=kind,
-            config_loader=loader,
-            input_line=override.input_line,
-        ),
-        None,
-    )
-    assert isinstance(parameter, Choice)
-    return parameter
+    is_range = isinstance(typed, RangeSweep)
+    single._value = values
+    single.value_type = ValueType.RANGE_SWEEP if is_range else ValueType.CHOICE_SWEEP
+    single.config_loader = override.config_loader
+    single.input_line = override.input_line
+    return _choice(single)
 
 
 def _combine(tables: Sequence[Sequence[Row]]) -> list[Row]:
     """Return all combinations of the tables' rows. Raises UserError if they are too many, or share
     a key."""
     if (count := math.prod(map(len, tables))) > _MOST_ROWS:
-        problem = f"{count:.3g} combinations of hydra.sweeper.also and zip(...)"
         raise UserError(
-            f"{problem} are more than {_MOST_ROWS:,}.\nType fewer values, or run several studies"
+            f"{count:.3g} combinations of hydra.sweeper.also and zip(...) are more than"
+            f" {_MOST_ROWS:,}.\nType fewer values, or run several studies"
         )
     keys = [key.lstrip("+") for rows in tables for key in dict.fromkeys(chain(*rows))]
     if twice := [key for key in keys if keys.count(key) > 1]:
         raise UserError(
             f"{twice[0]} is typed twice, in zip(...) or hydra.sweeper.also.\nRemove one of the two"
         )
-    return [dict(chain.from_iterable(row.items() for row in rows)) for rows in product(*tables)]
+    return [*map(_joined, product(*tables))]
 
 
 def _with_tables(
@@ -182,21 +168,17 @@ def _with_tables(
     """Return the space with all combinations of the rows as its listed points, whose keys come
     before the others."""
     rows = _combine(tables)
-    listed = dict.fromkeys(chain(*rows))
     swept = [parameter.key for parameter in space.parameters if not parameter.condition]
-    if both := sorted(
-        {key.lstrip("+") for key in listed} & {key.lstrip("+") for key in [*fixed, *swept]}
-    ):
+    others = {key.lstrip("+") for key in [*fixed, *swept]}
+    points = []
+    texts = {}
+    for row in rows:
+        points.append({key: value for key, (value, _) in row.items()})
+        texts.update({canonical({key: value}): text for key, (value, text) in row.items()})
+    both = sorted(others.intersection(key.lstrip("+") for key in chain(*rows)))
+    if both:
         raise UserError(f"{both[0]} is typed twice, once in zip(...).\nRemove one of the two")
-    choices = []
-    for key in listed:
-        pairs = {canonical({key: row[key][0]}): row[key] for row in rows if key in row}
-        values, words = zip(*pairs.values(), strict=True)
-        choices.append(Choice(key, values, words))
-    points = [{key: value for key, (value, _) in row.items()} for row in rows] if choices else []
-    # one may be empty: a grid that adds no key of its own
-    unique = {canonical(point): point for point in points}
-    return replace(space, parameters=(*choices, *space.parameters), listed=tuple(unique.values()))
+    return space.with_listed(points, texts)
 
 
 def space_of(parameters: Mapping[str, str]) -> SearchSpace:
@@ -212,26 +194,24 @@ def space_of(parameters: Mapping[str, str]) -> SearchSpace:
             )
             space.append(Interval(key, low, high, bool(ends[1]), condition))
         else:
-            space.append(
-                _parameter(OverridesParser.create().parse_override(f"{key}={values}"), condition)
-            )
+            override = OverridesParser.create().parse_override(f"{key}={values}")
+            space.append(_parameter(override, condition))
     return SearchSpace(tuple(space), (), {})
 
 
 def point_of(overrides: Sequence[Override]) -> Point:
     """Return a point as a person types it. Raises UserError if a key has several values, or
     none."""
+    point: Point = {}
     for override in overrides:
+        key = override.get_key_element()
         if override.is_sweep_override() or override.is_delete():
-            raise UserError(
-                f"{override.input_line}: type a single value, as in {override.get_key_element()}=1"
-            )
-    names = [override.get_key_element().lstrip("+") for override in overrides]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise UserError(f"{twice[0]} has two values. Remove one")
-    return {
-        override.get_key_element(): _parameter(override, None).values[0] for override in overrides
-    }
+            raise UserError(f"{override.input_line}: type a single value, as in {key}=1")
+        name = key.lstrip("+")
+        if name in {earlier.lstrip("+") for earlier in point}:
+            raise UserError(f"{name} has two values. Remove one")
+        point[key] = _choice(override).values[0]
+    return point
 
 
 def parse_condition(text: str) -> Condition:
@@ -244,39 +224,47 @@ def parse_condition(text: str) -> Condition:
     return Condition(key.strip(), tuple(value.strip() for value in values.split(",")))
 
 
-def _parameter(override: Override, condition: Condition | None) -> Parameter:
-    key = override.get_key_element()
+def _parameter(override: Override, condition: Condition | None = None) -> Parameter:
     sweep = override.value()
     if isinstance(sweep, IntervalSweep):
-        return _interval(key, sweep, condition)
+        return _interval(override.get_key_element(), sweep, condition)
+    return _choice(override, condition)
+
+
+def _choice(override: Override, condition: Condition | None = None) -> Choice:
+    key = override.get_key_element()
+    sweep = override.value()
     if isinstance(sweep, RangeSweep):
-        start = sweep.start or 0
-        stop = sweep.stop or 0
-        step = sweep.step
-        if step == 0 or not all(map(math.isfinite, (start, stop, step))):
-            advice = f"Type a start, a stop and a step: '{key}=range(1,10,2)'"
-            raise UserError(f"{override.input_line} has no end.\n{advice}")
-        if (count := abs((stop - start) / step)) > 1e6:
-            raise UserError(
-                f"{override.input_line} has {count:.3g} values, more than a million. Use a larger"
-                " step"
-            )
+        _refuse_endless(override, sweep)
     if isinstance(sweep, Logspace) and sweep.problem:
         raise UserError(
             f"{override.input_line}: {sweep.problem}.\nType, for example:"
             f" '{key}=logspace(1e-4,1e-1,7)'"
         )
-    elements = (
-        list(override.sweep_iterator()) if override.is_sweep_override() else [override._value]
-    )
+    is_sweep = override.is_sweep_override()
+    elements = list(override.sweep_iterator()) if is_sweep else [override._value]
     if not elements:
-        advice = _advise_values(override)
-        raise UserError(f"{override.input_line} has no values: nothing would run.\n{advice}")
-    texts = tuple(text_of(element) for element in elements)
-    values = tuple(_plain(element, text) for element, text in zip(elements, texts, strict=True))
-    return Choice(
-        key, values, texts, condition, numbers=isinstance(sweep, RangeSweep) and not sweep.shuffle
-    )
+        raise UserError(
+            f"{override.input_line} has no values: nothing would run.\n{_advise_values(override)}"
+        )
+    texts = tuple(map(text_of, elements))
+    values = tuple(map(_plain, elements, texts))
+    is_range = isinstance(sweep, RangeSweep) and not sweep.shuffle
+    return Choice(key, values, texts, condition, numbers=is_range)
+
+
+def _refuse_endless(override: Override, sweep: RangeSweep) -> None:
+    width = (sweep.stop or 0) - (sweep.start or 0)
+    if sweep.step == 0 or not math.isfinite(width) or not math.isfinite(sweep.step):
+        key = override.get_key_element()
+        raise UserError(
+            f"{override.input_line} has no end.\nType a start, a stop and a step:"
+            f" '{key}=range(1,10,2)'"
+        )
+    if (count := abs(width / sweep.step)) > 1e6:
+        raise UserError(
+            f"{override.input_line} has {count:.3g} values, more than a million. Use a larger step"
+        )
 
 
 def _advise_values(override: Override) -> str:
@@ -298,34 +286,30 @@ def _advise_values(override: Override) -> str:
 def _plain(element: Any, text: str) -> Value:
     if isinstance(element, QuotedString):
         return element.text
-    return element if element is None or isinstance(element, bool | int | float | str) else text
+    return element if isinstance(element, bool | int | float | str | None) else text
 
 
 def _interval(key: str, sweep: IntervalSweep, condition: Condition | None) -> Interval:
     low = sweep.start
     high = sweep.end
     log = "log" in sweep.tags
+    interval = f"interval({low}, {high})"
     if unknown := sorted(sweep.tags - {"log"}):
-        interval = f"interval({low}, {high})"
-        interval = f"int({interval})" if "int" in unknown else interval
-        example = shlex.quote(
-            f"{key}=tag(log, {interval})" if log or "int" not in unknown else f"{key}={interval}"
-        )
+        typed = f"int({interval})" if "int" in unknown else interval
+        if log or "int" not in unknown:
+            typed = f"tag(log, {typed})"
+        example = shlex.quote(f"{key}={typed}")
         raise UserError(f"{key}: unknown tag({unknown[0]}, ...).\nRemove it, or type {example}")
     if low is None or high is None or not math.isfinite(high - low):
-        raise UserError(
-            f"{key}=interval({low}, {high}) has no end.\nType both ends: '{key}=interval(0.1,1.0)'"
-        )
+        raise UserError(f"{key}={interval} has no end.\nType both ends: '{key}=interval(0.1,1.0)'")
     if low >= high:
-        advice = (
-            f"Type: '{key}=interval({high}, {low})'"
-            if low > high
-            else f"For this value alone, type: {key}={low}"
-        )
-        raise UserError(
-            f"{key}=interval({low}, {high}): the first number must be the smaller one.\n{advice}"
-        )
+        advice = f"For this value alone, type: {key}={low}"
+        if low > high:
+            advice = f"Type: '{key}=interval({high}, {low})'"
+        raise UserError(f"{key}={interval}: the first number must be the smaller one.\n{advice}")
     if log and low <= 0:
-        problem = f"{key}: a logarithmic interval must start above 0, not at {low}"
-        raise UserError(f"{problem}.\nType a positive start, or leave out tag(log, ...)")
+        raise UserError(
+            f"{key}: a logarithmic interval must start above 0, not at {low}.\nType a positive"
+            " start, or leave out tag(log, ...)"
+        )
     return Interval(key, low, high, log, condition)

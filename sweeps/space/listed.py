@@ -21,10 +21,8 @@ class Listed:
 
     def __contains__(self, point: Point) -> bool:
         """Return whether the part of a point that has the listed keys is a listed point."""
-        return (
-            canonical({key: value for key, value in point.items() if key in self.keys})
-            in self._texts
-        )
+        part = {key: value for key, value in point.items() if key in self.keys}
+        return canonical(part) in self._texts
 
     def beside(self, key: str, point: Point) -> Sequence[Value] | None:
         """Return the values that listed points have beside the values of `point`; None if any value
@@ -32,11 +30,9 @@ class Listed:
         if key not in self.keys:
             return None
         indices = self.matching({other: value for other, value in point.items() if other != key})
-        return (
-            [self.points[i][key] for i in sorted(indices) if key in self.points[i]]
-            if indices
-            else None
-        )
+        if not indices:
+            return None
+        return [self.points[i][key] for i in sorted(indices) if key in self.points[i]]
 
     def matching(self, point: Point) -> Set[int]:
         """Return the indices of the listed points that have the values of a point, or of a part of
@@ -73,12 +69,8 @@ def removed_point(
     if not new:
         return None
     allowed = {*map(canonical, new)}
-    columns = [
-        [{key: value} for value in values[key]]
-        for key in dict.fromkeys(chain(*new))
-        if key in values
-    ]
+    keys = [key for key in dict.fromkeys(chain(*new)) if key in values]
     combined = (
-        dict(chain.from_iterable(part.items() for part in parts)) for parts in product(*columns)
+        dict(zip(keys, row, strict=True)) for row in product(*(values[key] for key in keys))
     )
     return next((point for point in old or combined if canonical(point) not in allowed), None)

@@ -56,23 +56,14 @@ class Choice:
 
     def find(self, value: Any) -> list[Value]:
         """Return a list of the parameter's value that equals `value`; empty if there is none."""
-        plain = (
-            value
-            if value is None or isinstance(value, bool | int | float | str)
-            else text_of(value)
-        )
+        plain = value if isinstance(value, bool | int | float | str | None) else text_of(value)
         return [value for value in self.distinct if is_same(value, plain)][:1]
 
     @cached_property
     def ordered(self) -> tuple[float, ...]:
         """Return the values in ascending order if they are two or more numbers; empty for
         categories, and with nan."""
-        numbers = [
-            value
-            for value in self.distinct
-            if isinstance(value, int | float) and not isinstance(value, bool)
-        ]
-        numbers = [value for value in numbers if not math.isnan(value)]
+        numbers = [value for value in self.distinct if is_number(value) and not math.isnan(value)]
         return tuple(sorted(numbers)) if len(numbers) == len(self.distinct) > 1 else ()
 
     def fraction(self, value: Any) -> float:
@@ -81,11 +72,9 @@ class Choice:
 
     def distance(self, value: Value, other: Value) -> float:
         """Return the distance of two values, from 0 to 1."""
-        return (
-            abs(self.fraction(value) - self.fraction(other))
-            if self.ordered
-            else float(not is_same(value, other))
-        )
+        if self.ordered:
+            return abs(self.fraction(value) - self.fraction(other))
+        return float(not is_same(value, other))
 
 
 @dataclass(frozen=True)
@@ -116,11 +105,7 @@ class Interval:
     def find(self, value: Any) -> list[Value]:
         """Return a list of `value` in the parameter's type; empty if `value` is outside of the
         interval."""
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not self.low <= value <= self.high
-        ):
+        if not is_number(value) or not self.low <= value <= self.high:
             return []
         if self.whole:
             return [int(value)] if value == int(value) else []

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import chain, islice
+from itertools import chain, count, islice
+from operator import attrgetter
+from types import MappingProxyType
 from typing import TypeVar
 
 from sweeps.base.errors import UserError
@@ -20,7 +22,6 @@ from sweeps.space.parameters import (
     quoted,
     text_of,
 )
-from sweeps.space.spread import spread
 from sweeps.trial.job import Point, Value
 
 __all__ = [
@@ -62,18 +63,27 @@ class SearchSpace:
     # keys as they were typed, because a later override changes what an earlier one set
     order: tuple[str, ...] = ()
 
-    def with_listed(self, listed: Sequence[Point]) -> "SearchSpace":
-        """Return the space with listed points, whose keys become parameters before the others."""
+    def with_listed(
+        self, listed: Iterable[Point], texts: Mapping[str, str] = MappingProxyType({})
+    ) -> "SearchSpace":
+        """Return the space with listed points, whose keys become parameters before the others.
+
+        `texts` are the values as typed, by their canonical text.
+        """
+        values: dict[str, dict[str, Value]] = {}
+        for point in listed:
+            for key, value in point.items():
+                values.setdefault(key, {})[canonical({key: value})] = value
         choices = []
         keys = {parameter.key for parameter in self.parameters}
         # of a record, all are parameters
-        for key in (key for key in dict.fromkeys(chain(*listed)) if key not in keys):
-            values = {canonical({key: point[key]}): point[key] for point in listed if key in point}
-            choices.append(
-                Choice(key, tuple(values.values()), tuple(map(text_of, values.values())))
-            )
-        rows = tuple({**point, **other} for point in listed for other in self.listed or ({},))
-        return replace(self, parameters=(*choices, *self.parameters), listed=rows)
+        for key in (key for key in values if key not in keys):
+            words = [texts.get(name, text_of(value)) for name, value in values[key].items()]
+            choices.append(Choice(key, tuple(values[key].values()), tuple(words)))
+        rows = [{**point, **other} for point in listed for other in self.listed or ({},)]
+        # one may be empty: a grid that adds no key of its own
+        unique = {canonical(row): row for row in rows} if values else {}
+        return replace(self, parameters=(*choices, *self.parameters), listed=tuple(unique.values()))
 
     def with_excluded(self, conditions: Sequence[str]) -> "SearchSpace":
         """Return the space without the points for which a condition holds. Raises UserError if it
@@ -96,18 +106,18 @@ class SearchSpace:
         values = self._listed.beside(parameter.key, point)
         if values is None or not isinstance(parameter, Choice):
             return {parameter.key: value}
-        return (
-            {parameter.key: min(values, key=partial(parameter.distance, value))} if values else {}
-        )
+        if not values:
+            return {}
+        return {parameter.key: min(values, key=partial(parameter.distance, value))}
 
     def beside(self, point: Point, draws: Iterator[float]) -> list[Point]:
         """Return the point with random listed points, by `draws` from 0 to 1; none if a parameter
         depends on them."""
-        if not self.listed or any(
-            p.condition and p.condition.key in self._listed.keys for p in self.parameters
-        ):
+        keys = self._listed.keys
+        conditions = filter(None, (parameter.condition for parameter in self.parameters))
+        if not self.listed or any(condition.key in keys for condition in conditions):
             return []
-        rest = {key: value for key, value in point.items() if key not in self._listed.keys}
+        rest = {key: value for key, value in point.items() if key not in keys}
         return [{**self.listed[int(next(draws) * len(self.listed))], **rest} for _ in range(_FEW)]
 
     @property
@@ -130,9 +140,8 @@ class SearchSpace:
         if parameter.condition is None:
             return True
         key = parameter.condition.key
-        return (
-            text_of(point[key]) if key in point else self.constants.get(key)
-        ) in parameter.condition.values
+        text = text_of(point[key]) if key in point else self.constants.get(key)
+        return text in parameter.condition.values
 
     def overrides(self, point: Point) -> list[str]:
         """Return the overrides that compose a point, in the order in which they were typed, as
@@ -200,11 +209,8 @@ class SearchSpace:
         """Yield every point of the grid once, the last parameter changing fastest. Raises UserError
         at an interval."""
         earlier = set()
-        for point in (
-            replace(self, excluded=())._expand_all(_ends)
-            if self._intervals
-            else self._expand_all(_ends)
-        ):
+        grid = replace(self, excluded=()) if self._intervals else self
+        for point in grid._expand_all():
             for parameter in self._intervals:
                 if parameter.key in point and self.exists(parameter, point):
                     raise UserError(
@@ -233,11 +239,11 @@ class SearchSpace:
         The sequence ends if conditions exclude many points in a row.
         """
         if not self.has_fractions:
-            yield from self._expand_all(lambda parameter: parameter.distinct)
+            yield from self._expand_all(attrgetter("distinct"))
             return
         earlier = set[str]()
         empty = 0
-        for fractions in spread(len(self._intervals)):
+        for fractions in _spread(len(self._intervals)):
             chosen = {
                 p: [p.at(fraction)] for p, fraction in zip(self._intervals, fractions, strict=True)
             }
@@ -250,7 +256,7 @@ class SearchSpace:
             if empty > _MOST_EMPTY:
                 return
 
-    def _expand_all(self, values: Values) -> Iterator[Point]:
+    def _expand_all(self, values: Values = attrgetter("values")) -> Iterator[Point]:
         listed = (point for point in self.listed or ({},) if not self.excludes(point))
         return chain.from_iterable(self._expand(point, self._free, values) for point in listed)
 
@@ -277,20 +283,33 @@ class SearchSpace:
         500 values, only 100 of them are among the points: the first, the last, and others evenly
         between.
         """
-        grid = list(islice(self._expand_all(_ends), limit + 1))
+        grid = list(islice(self._expand_all(), limit + 1))
         if len(grid) <= limit:
             # because conditions may exclude all corners
             return grid or list(islice(self.all_points(), _FEW))
         most = max([len(self.listed), *(len(parameter.values) for parameter in self._free)])
-        count = most if most <= MOST_CORNERS else SAMPLED
+        size = most if most <= MOST_CORNERS else SAMPLED
         diagonal = []
-        for i in range(count):
-            point: Point = {**_pick(self.listed, i, count)} if self.listed else {}
+        for i in range(size):
+            point: Point = {**_pick(self.listed, i, size)} if self.listed else {}
             for parameter in self._free:
                 if self.exists(parameter, point):
-                    point[parameter.key] = _pick(parameter.values, i, count)
+                    point[parameter.key] = _pick(parameter.values, i, size)
             diagonal.append(point)
         return [point for point in diagonal if not self.excludes(point)] or grid[:_FEW]
+
+
+def _spread(dimensions: int) -> Iterator[list[float]]:
+    """Yield points of a cube without end, with coordinates from 0 to 1; in one dimension by the
+    golden ratio.
+
+    The R-sequence of Roberts, Quasirandom sequences, 2018.
+    """
+    ratio = 1.0
+    for _ in range(50):
+        ratio = (1 + ratio) ** (1 / (dimensions + 1))
+    for i in count(1):
+        yield [(i * ratio**-axis) % 1 for axis in range(1, dimensions + 1)]
 
 
 def _pick(values: Sequence[T], i: int, count: int) -> T:
@@ -299,11 +318,6 @@ def _pick(values: Sequence[T], i: int, count: int) -> T:
     if len(values) <= count:
         return values[i % len(values)]
     return values[round(i * (len(values) - 1) / (count - 1))]
-
-
-def _ends(parameter: Parameter) -> Sequence[Value]:
-    """Return the values of a choice, or the ends of an interval."""
-    return parameter.values
 
 
 def _distinct(chosen: Mapping[Interval, Sequence[Value]], parameter: Parameter) -> Iterable[Value]:

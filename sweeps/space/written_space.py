@@ -8,6 +8,7 @@ high: 1, log: true}`.
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -32,10 +33,10 @@ def words_of(setting: str, written: Any, config: DictConfig) -> list[str]:
     if isinstance(written, list) and all(isinstance(word, str) and "=" in word for word in written):
         return [*written]
     if not isinstance(written, dict | None):
-        example = '{lr: "0.1,0.2"}'
         raise UserError(
             f"{setting}={text_of(written)}: it must be a mapping.\nWrite keys with values, as in"
-            f" {example}"
+            " "
+            '{lr: "0.1,0.2"}'
         )
 
     words: list[str] = []
@@ -51,15 +52,14 @@ def words_of_grid(grid: Any, config: DictConfig) -> list[str]:
     if isinstance(grid, dict):
         words = words_of(_ALSO, grid, config)
     elif isinstance(grid, str):
-        try:
+        with suppress(ValueError):  # because a quote is open
             words = shlex.split(grid)
-        except ValueError:  # because a quote is open
-            words = []
 
     for word in words:
         if word.lstrip("+~").startswith(("hydra.", "hydra/")):
-            problem = f"{_ALSO}: {word}: all trials share a setting of Hydra"
-            raise UserError(f"{problem}.\nType it outside of {_ALSO}")
+            raise UserError(
+                f"{_ALSO}: {word}: all trials share a setting of Hydra.\nType it outside of {_ALSO}"
+            )
     if not words or not all("=" in word for word in words):
         raise UserError(
             f"{_ALSO}: '{grid}' is not a grid.\n"
@@ -69,21 +69,20 @@ def words_of_grid(grid: Any, config: DictConfig) -> list[str]:
 
 
 def _of_key(setting: str, key: str, value: Any, config: DictConfig) -> list[str]:
-    if isinstance(value, str):
-        return [f"{key}={value}"]
     if isinstance(value, list):
-        return [f"{key}={_several(setting, key, value, config)}"]
+        value = _several(setting, key, value, config)
     if not isinstance(value, dict) or not value:
-        return [f"{key}={text_of(value)}"]
+        return [f"{key}={value if isinstance(value, str) else text_of(value)}"]
     if str(value.get("type")).lower() in _KINDS:
         return [f"{key}={_distribution(f'{setting}.{key}', key, value)}"]
 
     _refuse_untyped(setting, key, value, config)
     words: list[str] = []
+    plain = key.lstrip("+")
     for name, part in value.items():
         inner = str(name).lstrip("+")
-        plus = str(name).removesuffix(inner) or key[: len(key) - len(key.lstrip("+"))]
-        words += _of_key(setting, f"{plus}{key.lstrip('+')}.{inner}", part, config)
+        plus = str(name).removesuffix(inner) or key.removesuffix(plain)
+        words += _of_key(setting, f"{plus}{plain}.{inner}", part, config)
     return words
 
 
@@ -95,16 +94,14 @@ def _several(setting: str, key: str, values: Sequence[Any], config: DictConfig) 
     """
     name = key.lstrip("+")
     own = OmegaConf.select(config, name, throw_on_missing=False)
-    own = config.hydra.runtime.choices.get(name, own)
-    is_group = name in config.hydra.runtime.choices
-    has_lists = any(isinstance(value, list) for value in values)
-
-    if isinstance(own, ListConfig) and not has_lists:
-        return literal(values)
-    if isinstance(own, bool | int | float | str) and not is_group and values:
-        return literals(values)
     several = literals(values)
     single = literal(values)
+    if name not in config.hydra.runtime.choices:
+        has_lists = any(isinstance(value, list) for value in values)
+        if isinstance(own, ListConfig) and not has_lists:
+            return single
+        if isinstance(own, bool | int | float | str) and values:
+            return several
     raise UserError(
         f"{setting}.{key}: {single} may be several values, or one that is a list.\n"
         f"""Write several as the text "{several}", and one as the text "{single}\""""
@@ -150,19 +147,17 @@ def _numbers(setting: str, key: str, kind: str, settings: Mapping[str, Any]) -> 
 def _ends(setting: str, kind: str, settings: Mapping[str, Any]) -> tuple[float, float]:
     """Return the lowest and the highest number of a distribution, whole for `int`."""
     ends: list[Any] = [settings.get("low"), settings.get("high")]
-    if not all(is_number(end) for end in ends) or not math.isfinite(ends[1] - ends[0]):
+    if not all(map(is_number, ends)) or not math.isfinite(ends[1] - ends[0]):
         raise UserError(
             f"{setting}: {kind} needs two numbers, low and high.\nWrite low: 0.1, high: 1"
         )
-    if kind == "float":
-        return float(ends[0]), float(ends[1])
-
     for name, end in zip(("low", "high"), ends, strict=True):
-        if end != int(end):
+        if kind == "int" and end != int(end):
             raise UserError(
                 f"{setting}: {name}={end} is no whole number.\nWrite one, or type: float"
             )
-    return int(ends[0]), int(ends[1])
+    low, high = map(int if kind == "int" else float, ends)
+    return low, high
 
 
 def _steps(setting: str, low: float, high: float, step: Any, is_log: bool) -> str:
@@ -193,17 +188,13 @@ def _refuse_untyped(setting: str, key: str, written: Mapping[str, Any], config: 
     """Raise UserError for a distribution without its type, unless the app has such keys of its
     own."""
     names = {str(name) for name in written}
-    is_distribution = names <= _OF_NUMBERS | _OF_CHOICES and (
-        {"low", "high"} <= names or "choices" in names
-    )
+    kind = "categorical" if "choices" in names else "float"
+    is_distribution = kind == "categorical" or {"low", "high"} <= names
     own = OmegaConf.select(config, key.lstrip("+"), throw_on_missing=False)
-    if is_distribution and not isinstance(own, DictConfig):
-        kind = "categorical" if "choices" in names else "float"
+    is_known = names <= _OF_NUMBERS | _OF_CHOICES
+    if is_known and is_distribution and not isinstance(own, DictConfig):
+        example = "a,b" if kind == "categorical" else "interval(0.1, 1)"
         raise UserError(
             f"{setting}.{key}: {text_of(dict(written))} has no type.\nAdd type: {kind}, or write"
-            f" {_example(names)}"
+            f' a text, as in "{example}"'
         )
-
-
-def _example(names: set[str]) -> str:
-    return 'a text, as in "a,b"' if "choices" in names else 'a text, as in "interval(0.1, 1)"'

@@ -63,17 +63,17 @@ WITHOUT = [
     "token=interval(0.1,0.9)",
     "token=1e-4",
 ]
-NAMED = {
-    "+trainer.password=sesame lr=1": "+trainer.password=*** lr=1",
-    "wandb_api_key='sesame me'": "wandb_api_key=***",
-    "hf_token=sesame": "hf_token=***",
-    "++secret=sesame": "++secret=***",
-    "app.clientSecret=sesame": "app.clientSecret=***",
-    "github_token=sesame": "github_token=***",
-    "api_key=none-sesame": "api_key=***",
-    "token=12345sesame": "token=***",
-    "password=12": "password=***",
-}
+NAMED = [
+    "+trainer.password=sesame lr=1",
+    "wandb_api_key='sesame me'",
+    "hf_token=sesame",
+    "++secret=sesame",
+    "app.clientSecret=sesame",
+    "github_token=sesame",
+    "api_key=none-sesame",
+    "token=12345sesame",
+    "password=12",
+]
 
 
 @pytest.mark.parametrize("text", WITH)
@@ -86,8 +86,7 @@ def test_a_password_is_seen_and_masked(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", NAMED)
-def test_named_secret_is_masked_and_refused_if_typed(text: str) -> None:
-    assert without_password(text) == NAMED[text]
+def test_named_secret_is_refused_if_typed(text: str) -> None:
     with pytest.raises(UserError, match=r"=\*\*\*.*\n.*oc.env") as refused:
         refuse_typed({"hydra": {"overrides": {"task": [text]}}})
     assert "sesame" not in str(refused.value)

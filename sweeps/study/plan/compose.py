@@ -65,7 +65,9 @@ class Composer:
         try:
             if groups not in self._composed:
                 for choice in choices:
-                    self._refuse_no_name(choice)
+                    # because Hydra would raise a ValueError
+                    if problem := explain_no_name(choice, self.options(choice.key_or_group)):
+                        raise UserError(problem)
                 with hydra_parts.watch_overrides() as lines:
                     composed = hydra_parts.load_trial(self._loader, self._master, groups)
                 adopt(composed.hydra)
@@ -105,12 +107,6 @@ class Composer:
         """Return the choices of a config group; empty if the group does not exist."""
         return self._with_groups.get_group_options(group.lstrip("+").partition("@")[0])
 
-    def _refuse_no_name(self, override: Override) -> None:
-        """Raise UserError for a choice of a group that is no name, because Hydra would raise a
-        ValueError."""
-        if problem := explain_no_name(override, self.options(override.key_or_group)):
-            raise UserError(problem)
-
     def _is_value(self, override: Override) -> bool:
         """Return whether an override changes a value, by Hydra's rules, and not the defaults list
         as a choice does."""
@@ -140,8 +136,12 @@ def check(config: DictConfig, starts: bool = False, is_new: bool = False) -> Non
                 _check_ranks(config, hydra.launcher)
             if (starts or is_new) and hydra is not None:
                 refuse_conflicts(hydra)
-                if whole is not None:
-                    _refuse_other_gpus(config, hydra.launcher)
+                if whole is not None and (counts := _other_gpus(config, hydra.launcher)):
+                    key, count, launched = counts
+                    raise UserError(
+                        f"hydra.launcher.gpus_per_node={launched} and {key}={count} conflict.\n"
+                        f"Type {key}={launched}, and remove hydra.launcher.gpus_per_node"
+                    )
             if (starts or is_new) and hasattr(whole, "check_typed"):
                 whole.check_typed()
             if starts and whole is not None:
@@ -207,17 +207,6 @@ def _check_ranks(config: DictConfig, launcher: DictConfig) -> None:
                 f"{name}={count}: this launcher starts one process.\nUse hydra/launcher=local, or"
                 " slurm"
             )
-
-
-def _refuse_other_gpus(config: DictConfig, launcher: DictConfig) -> None:
-    """Raise UserError if the launcher would request other GPUs than the app's key for GPUs asks
-    for."""
-    if counts := _other_gpus(config, launcher):
-        key, count, launched = counts
-        raise UserError(
-            f"hydra.launcher.gpus_per_node={launched} and {key}={count} conflict.\n"
-            f"Type {key}={launched}, and remove hydra.launcher.gpus_per_node"
-        )
 
 
 def _other_gpus(config: DictConfig, launcher: DictConfig) -> tuple[str, Any, Any] | None:

@@ -90,11 +90,8 @@ def at_once(config: DictConfig) -> str:
             return ""
     except UserError as error:
         return str(error)
-    limit = (
-        config.hydra.sweeper.get("n_jobs")
-        if OmegaConf.get_type(config.hydra.sweeper) is SweeperConf
-        else None
-    )
+    is_ours = OmegaConf.get_type(config.hydra.sweeper) is SweeperConf
+    limit = config.hydra.sweeper.get("n_jobs") if is_ours else None
     if limit is not None and limit < count:
         return (
             f"Trials at a time: {limit} (hydra.sweeper.n_jobs). There is room for {count}: {reason}"
@@ -105,8 +102,9 @@ def at_once(config: DictConfig) -> str:
 def _typed(config: DictConfig, node: DictConfig, group: str, name: str) -> str:
     """Return a setting as one types it, by the app's own key if it follows one. The environment is
     not resolved."""
-    if f"hydra/{group}/{name}" in config.hydra.runtime.choices:
-        return f"hydra/{group}/{name}={config.hydra.runtime.choices[f'hydra/{group}/{name}']}"
+    slashed = f"hydra/{group}/{name}"
+    if slashed in config.hydra.runtime.choices:
+        return f"{slashed}={config.hydra.runtime.choices[slashed]}"
     key = f"hydra.{group}.{name}"
     value = written(node, name)
     if app_key := followed(value):

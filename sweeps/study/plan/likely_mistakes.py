@@ -10,7 +10,7 @@ from sweeps.base.errors import UserError
 from sweeps.base.wording import counted
 from sweeps.hydra.settings import SweeperConf
 from sweeps.hydra.sweeper_settings import target_of
-from sweeps.space.space import Choice, Parameter, SearchSpace, is_grid
+from sweeps.space.space import Choice, Interval, Parameter, SearchSpace, is_grid
 from sweeps.study.run.choosing import total
 
 
@@ -50,26 +50,25 @@ def _ranges_of_one(words: Sequence[str]) -> Iterator[str]:
             rf"(.+)=range\({number}, *{number}\)", word.replace("start=", "").replace("stop=", "")
         )
         if match and 0 < (span := float(match[3]) - float(match[2])) <= 1:
-            step = f"{match[1]}=range({match[2]},{match[3]},{span / 2:g})"
             yield (
                 f"{word} is one value, {match[2]}, because its step is 1. For several, type a step:"
-                f" '{step}'"
+                f" '{match[1]}=range({match[2]},{match[3]},{span / 2:g})'"
             )
 
 
 def _unordered(settings: SweeperConf, space: SearchSpace) -> Iterator[str]:
     """Yield the parameters that hydra/sweeper/sampler=cmaes does not model."""
-    if (settings.sampler or {}).get("_target_") == target_of("sampler", "cmaes"):
-        unordered = [
-            parameter.key
-            for parameter in space.parameters
-            if parameter.condition or (isinstance(parameter, Choice) and not parameter.ordered)
-        ]
-        if unordered:
-            yield (
-                "hydra/sweeper/sampler=cmaes models numbers only: it samples"
-                f" {', '.join(unordered)} at random"
-            )
+    unordered = []
+    for parameter in space.parameters:
+        is_ordered = isinstance(parameter, Interval) or parameter.ordered
+        if parameter.condition or not is_ordered:
+            unordered.append(parameter.key)
+    is_cmaes = (settings.sampler or {}).get("_target_") == target_of("sampler", "cmaes")
+    if is_cmaes and unordered:
+        yield (
+            "hydra/sweeper/sampler=cmaes models numbers only: it samples"
+            f" {', '.join(unordered)} at random"
+        )
 
 
 def _far_target(settings: SweeperConf) -> Iterator[str]:
@@ -104,8 +103,10 @@ def _decimal_comma(parameter: Parameter, config: DictConfig) -> str:
     has_leading_zero = len(whole[1]) > 1 and whole[1].startswith("0")
     if not isinstance(current, float) and not has_leading_zero:
         return ""
-    number = f"{key}={whole[0]}.{whole[1]}"
-    return f"{key}={','.join(whole)} is two values. For one with a decimal point, type: {number}"
+    return (
+        f"{key}={','.join(whole)} is two values. For one with a decimal point, type: "
+        f"{key}={whole[0]}.{whole[1]}"
+    )
 
 
 def _replaced_words(words: Sequence[str]) -> Iterator[str]:

@@ -1,7 +1,6 @@
 """The listed points of a grid, `hydra.sweeper.points`: a list of mappings, or a CSV file."""
 
 from pathlib import Path
-from typing import Any
 
 from sweeps.base import csv_table
 from sweeps.base.errors import UserError
@@ -30,22 +29,26 @@ def read_listed(settings: SweeperConf, composer: Composer, space: SearchSpace) -
             f"{_KEY}={text_of(typed)}: not a list of points.\nType a list, as in {_EXAMPLE}, or a"
             " CSV file"
         )
-    points: dict[str, int] = {}
-    listed = []
+    listed: dict[str, Point] = {}
     for number, row in enumerate(rows, 1):
-        point = _parse(number, row, composer)
-        if (first := points.setdefault(canonical(point), number)) != number:
+        texts = [value if isinstance(value, str) else text_of(value) for value in row.values()]
+        words = [f"{key}={text}" for key, text in zip(row, texts, strict=True)]
+        try:
+            point = point_of(composer.parse(words))
+        except UserError as error:
+            raise UserError(f"{_KEY}, point {number}: {error}") from error
+        identity = canonical(point)
+        if identity in listed:
+            first = [*listed].index(identity) + 1
             raise UserError(f"{_KEY}: point {number} equals point {first}.\nRemove one of them")
-        listed.append(point)
-    keys = {key.lstrip("+") for point in listed for key in point}
-    if both := [
-        parameter.key for parameter in space.parameters if parameter.key.lstrip("+") in keys
-    ]:
-        raise UserError(
-            f"{_KEY} has {both[0]}, which is swept, too.\nRemove {both[0]} from the points, or"
-            f" {both[0]}="
-        )
-    return listed
+        listed[identity] = point
+    keys = {key.lstrip("+") for point in listed.values() for key in point}
+    for key in (parameter.key for parameter in space.parameters):
+        if key.lstrip("+") in keys:
+            raise UserError(
+                f"{_KEY} has {key}, which is swept, too.\nRemove {key} from the points, or {key}="
+            )
+    return [*listed.values()]
 
 
 def _read_table(typed: str) -> list[dict[str, str]]:
@@ -67,13 +70,3 @@ def _read_table(typed: str) -> list[dict[str, str]]:
                 f"Separate the columns by {table.separator}, and name each by its key, such as lr"
             )
     return [{key: cell for key, cell in line.cells.items() if cell} for line in table.lines]
-
-
-def _parse(number: int, row: dict[Any, Any], composer: Composer) -> Point:
-    words = [
-        f"{key}={value if isinstance(value, str) else text_of(value)}" for key, value in row.items()
-    ]
-    try:
-        return point_of(composer.parse(words))
-    except UserError as error:
-        raise UserError(f"{_KEY}, point {number}: {error}") from error

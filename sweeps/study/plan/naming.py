@@ -56,12 +56,8 @@ def name_study(config: DictConfig, settings: SweeperConf) -> Naming:
         # With the process id, because two studies may start in the same second.
         name = name or f"{datetime.now():%Y-%m-%d_%H-%M-%S}_{os.getpid()}"
         folder = Path("multirun", name)
-    if (
-        not name
-        or Path(name).name != name
-        or name.startswith((".", "-"))
-        or len(os.fsencode(name)) > 200
-    ):
+    is_name = name and Path(name).name == name and not name.startswith((".", "-"))
+    if not is_name or len(os.fsencode(name)) > 200:
         raise UserError(
             f"hydra.sweeper.study_name={name[:200]}: not a folder's name.\n"
             "Choose a name of at most 200 letters, without / and without a first dot or dash"
@@ -95,20 +91,14 @@ def _find_former(config: DictConfig, folder: Path, name: str) -> Iterator[Path]:
     stable = None
     with suppress(OmegaConfBaseException):
         stable = _stable_part(config)
-    if stable is None:
+    depth = 0 if stable is None else len(folder.parts) - len(stable.parts)
+    if stable is None or depth < 1:
         return
-    depth = len(folder.parts) - len(stable.parts)
-    if depth < 1:
-        return
-    pattern = "/".join(["*"] * depth)
-    files = [
-        file
-        for file in stable.glob(f"{pattern}/study.json")
-        if "/." not in f"/{file.relative_to(stable)}"
-    ]
+    files = stable.glob(f"{'*/' * depth}study.json")
     for file in sorted(files, key=lambda file: -file.stat().st_mtime):
+        is_hidden = "/." in f"/{file.relative_to(stable)}"
         with suppress(CorruptFile, OSError):
-            if read(file.parent).name == name:
+            if not is_hidden and read(file.parent).name == name:
                 yield file.parent
 
 
@@ -118,12 +108,9 @@ def _stable_part(config: DictConfig) -> Path | None:
     text = _expand(config, str(written(config, "hydra.sweep.dir")))
     for call in _CALL.finditer(text):
         if _varies(config, call[1], text[call.start() : _end_of(text, call.start())]):
-            return Path(_resolve(config, text[: call.start()]).rpartition("/")[0] or _top(text))
+            top = "/" if text.startswith("/") else "."
+            return Path(_resolve(config, text[: call.start()]).rpartition("/")[0] or top)
     return None
-
-
-def _top(text: str) -> str:
-    return "/" if text.startswith("/") else "."
 
 
 def _expand(config: DictConfig, text: str) -> str:
@@ -148,13 +135,10 @@ def _expand(config: DictConfig, text: str) -> str:
 def _end_of(text: str, start: int) -> int:
     """Return the index after the brace that closes the interpolation which begins at `start`."""
     depth = 0
-    for index in range(start, len(text)):
-        if text[index] == "{":
-            depth += 1
-        elif text[index] == "}":
-            depth -= 1
-            if depth == 0:
-                return index + 1
+    for brace in re.finditer("[{}]", text[start:]):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return start + brace.end()
     return len(text)
 
 

@@ -13,6 +13,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from sweeps.base.errors import Infeasible, UserError
+from sweeps.base.files import CorruptFile, holder
 from sweeps.base.secrets import refuse_typed
 from sweeps.base.wording import counted
 from sweeps.choose.repeats import Seeds
@@ -22,11 +23,16 @@ from sweeps.hydra.parts import typed_words
 from sweeps.hydra.settings import SweeperConf
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher
-from sweeps.record.definition import define
+from sweeps.record import study_file
+from sweeps.record.definition import Definition, define
+from sweeps.record.place import resume_line
 from sweeps.show.terminal.lines import View, cost, requests_table
 from sweeps.space.space import MOST_CORNERS, SAMPLED, SearchSpace, is_grid
+from sweeps.study.folder import code
+from sweeps.study.folder.claim import refuse_running
+from sweeps.study.folder.handover import refuse_driver_job
+from sweeps.study.folder.reading import read_study
 from sweeps.study.plan.compose import Composer, describe_gpus, describe_unread
-from sweeps.study.plan.existing import check_existing
 from sweeps.study.plan.help import at_once
 from sweeps.study.plan.likely_mistakes import likely_mistakes, with_decimal_comma
 from sweeps.study.plan.points import Points, announce
@@ -77,29 +83,56 @@ class Plan:
         typed = define(
             name, self.settings, choosing.space, self.config, choosing.planned, choosing.size
         )
-        view.say(check_existing(self.folder, typed, self.settings.extend, task_function))
+        view.say(_check_existing(self.folder, typed, self.settings.extend, task_function))
+        grid = is_grid(self.settings)
         planned = len(self.requests)
         checked = "all composed and checked"
-        if is_grid(self.settings) and self.checked < planned:
+        if grid and self.checked < planned:
             checked = (
                 f"{self.checked} of them composed and checked; the study itself checks all first"
             )
         view.say(f"{counted(planned, 'trial')}, {checked}; none was started")
         if count := len(self.left_out):
-            points = "more points" if is_grid(self.settings) else "corners of the search space"
+            points = "more points" if grid else "corners of the search space"
             view.say(
                 f"{count} {points} are infeasible, and would not be started. The first:"
                 f" {self.left_out[0]}"
             )
-        if is_grid(self.settings):
-            for line in self.points.listing(self.settings.max_grid_trials):
-                view.say(line)
+        for line in self.points.listing(self.settings.max_grid_trials) if grid else ():
+            view.say(line)
         view.console.print(requests_table(self.requests))
         view.say(measured_price(self.requests, self.settings, self.folder))
-        view.say(cost(self.requests))
-        view.say(at_once(self.config))
-        for line in self.launcher.preview():
+        for line in (cost(self.requests), at_once(self.config), *self.launcher.preview()):
             view.say(line)
+
+
+def _check_existing(
+    folder: Path, typed: Definition, extend: bool, task_function: TaskFunction
+) -> str:
+    """Return how far the study is, in words; empty if there is none. Raises UserError if the
+    command would be refused.
+
+    `typed` is the definition of the study that the command describes.
+    """
+    try:
+        study = study_file.read(folder)
+    except FileNotFoundError:
+        return ""
+    except CorruptFile as error:
+        return f"{error}. The command defines the study anew"
+    widens = extend and bool(study.differences(typed))
+    if (driver := holder(folder / "driver.lock")) and not widens:
+        refuse_running(folder, str(driver))
+    refuse_driver_job(folder)
+    study_file.refuse_differences(folder, study, typed, extend)
+    code.check(folder, task_function, extend, resume_line(typed, folder))
+    try:
+        ended = read_study(folder, study).over()
+    except UserError as error:  # because the command repairs the record
+        return str(error).splitlines()[0]
+    return (
+        f"study {study.name} exists: {counted(ended, 'trial')} of it ended, and would not run again"
+    )
 
 
 def make(
@@ -113,6 +146,7 @@ def make(
     """Return the plan of the typed study. Raises UserError if a setting or a trial is wrong."""
     config = app.config
     is_new = not (folder / "study.json").exists()
+    grid = is_grid(settings)
     words = [*typed_words(config.hydra, "hydra"), *typed]
     refuse_typed(OmegaConf.to_container(config, resolve=False))
     notify.check(config)
@@ -124,7 +158,7 @@ def make(
     brought = Brought(loader, config)
     composer = Composer(loader, config, brought if is_new or settings.extend else None)
     space, notes = read_space(composer, config, settings, typed, is_new)
-    if not is_grid(settings):
+    if not grid:
         _refuse_search(settings, space, app.task_function)
     choosing = Choosing(name, folder, settings, space, config)
     notes += [*_describe_seeds(settings, choosing.seeds), *choosing.earlier.notes]
@@ -132,21 +166,19 @@ def make(
 
     trials = _trial_launcher(launcher, settings, folder)
     if choosing.prunes and is_new and isinstance(trials, BatchTrials):
-        chosen = config.hydra.runtime.choices["hydra/launcher"]
-        problem = (
-            f"hydra/launcher={chosen}: its trials report only at their ends, so none would be"
-            " pruned"
-        )
         raise UserError(
-            f"{problem}.\nType hydra/launcher=local or hydra/launcher=slurm, or"
-            " hydra/sweeper/pruner=none"
+            f"hydra/launcher={config.hydra.runtime.choices['hydra/launcher']}: its trials report"
+            " only at their ends, so none would be pruned.\nType hydra/launcher=local or"
+            " hydra/launcher=slurm, or hydra/sweeper/pruner=none"
         )
-    if trials.grid_only and not is_grid(settings):
-        problem = f"{trials.grid_only}: a search chooses each trial by the results of the others."
-        raise UserError(f"{problem}\nRemove {trials.grid_only}")
+    if trials.grid_only and not grid:
+        raise UserError(
+            f"{trials.grid_only}: a search chooses each trial by the results of the others.\nRemove"
+            f" {trials.grid_only}"
+        )
     points = Points(composer, choosing.space, trials)
     try:
-        requests, left_out, checked = _check_points(points, choosing, settings, is_new)
+        checked = _check_points(points, choosing, settings, is_new)
     except UserError as error:
         answer = with_decimal_comma(error, space, config)
         if answer is error:
@@ -157,24 +189,12 @@ def make(
     if any(word.startswith("+") for word in typed):
         first = points.compose(next(iter(choosing.space.corners()), {}))
         notes += describe_unread(first, first.hydra)
-    if not is_grid(settings):
+    if not grid:
         notes += _describe_sampled(choosing.space)
     if is_new and (suggested := choosing.rehearse()):
         _check_suggested(points, settings, suggested)
     added = Requests(folder, choosing.space, choosing.seeds, points)
-    return Plan(
-        folder,
-        config,
-        settings,
-        choosing,
-        points,
-        added,
-        trials,
-        requests,
-        left_out,
-        checked,
-        notes,
-    )
+    return Plan(folder, config, settings, choosing, points, added, trials, *checked, notes)
 
 
 def _trial_launcher(launcher: Launcher, settings: SweeperConf, folder: Path) -> TrialLauncher:
@@ -193,8 +213,10 @@ def _refuse_added(config: DictConfig, words: Sequence[str]) -> None:
         group, sign, typed = word.removeprefix("+").partition("=")
         choice = typed.strip("'\"")
         if sign and word.startswith("+hydra/") and choices.get(group, choice) != choice:
-            problem = f"{word}: {group} is part of the configuration: leave out the plus"
-            raise UserError(f"{problem}.\nType: {group}={choice}")
+            raise UserError(
+                f"{word}: {group} is part of the configuration: leave out the plus"
+                f".\nType: {group}={choice}"
+            )
 
 
 def _refuse_direction(settings: SweeperConf, config: DictConfig, words: Sequence[str]) -> None:
@@ -203,25 +225,24 @@ def _refuse_direction(settings: SweeperConf, config: DictConfig, words: Sequence
     keys = {"hydra.sweeper.direction", source(config, "hydra.sweeper.direction")}
     if any(word.lstrip("+").partition("=")[0] in keys for word in words):
         return
-    natural = [natural_direction(name) for name in settings.objectives]
-    pairs = [*zip(settings.objectives, settings.directions, natural, strict=True)]
-    wrong = [
-        (name, direction) for name, direction, better in pairs if better and better != direction
-    ]
-    if not wrong:
-        return
-    better_typed = _direction_word([better or direction for _, direction, better in pairs])
-    meant = _direction_word(settings.directions)
-    name, direction = wrong[0]
-    problem = f"{name} would be {direction}d, because hydra.sweeper.direction is not typed"
-    raise UserError(f"{problem}.\nAdd {better_typed}, or {meant} if this is meant")
+    natural = [*map(natural_direction, settings.objectives)]
+    better = [named or typed for named, typed in zip(natural, settings.directions, strict=True)]
+    for name, direction, meant in zip(
+        settings.objectives, settings.directions, better, strict=True
+    ):
+        if direction != meant:
+            raise UserError(
+                f"{name} would be {direction}d, because hydra.sweeper.direction is not typed"
+                f".\nAdd {_direction_word(better)}, or {_direction_word(settings.directions)} if"
+                " this is meant"
+            )
 
 
 def _direction_word(directions: Sequence[str]) -> str:
     """Return the word that sets these directions, as typed in a shell."""
-    if len(directions) == 1:
-        return f"hydra.sweeper.direction={directions[0]}"
-    return shlex.quote(f"hydra.sweeper.direction=[{','.join(directions)}]")
+    joined = ",".join(directions)
+    typed = joined if len(directions) == 1 else f"[{joined}]"
+    return shlex.quote(f"hydra.sweeper.direction={typed}")
 
 
 def _refuse_search(settings: SweeperConf, space: SearchSpace, task_function: TaskFunction) -> None:
@@ -261,16 +282,18 @@ def _check_points(
     """
     space = choosing.space
     seeds = choosing.seeds
-    grid = is_grid(settings)
-    whole_grid = grid and (is_new or settings.preview)
-    is_sampled = whole_grid and settings.preview and choosing.planned > _MOST_PREVIEWED
+    whole_grid = is_grid(settings) and (is_new or settings.preview)
+    is_sampled = settings.preview and choosing.planned > _MOST_PREVIEWED
     seed: Point = {**seeds.first} or dict.fromkeys([settings.seed_key] * bool(seeds.fresh), 0)
+    count = choosing.planned
+    checked = space.points()
+    if is_sampled or not whole_grid:
+        start = [] if whole_grid else choosing.start
+        corners = [*space.corners(), *start]
+        count = len(corners)
+        checked = iter(corners)
     answers: list[Request | str] = []
-    corners = space.corners() if is_sampled else [*space.corners(), *choosing.start]
-    checked = space.points() if whole_grid and not is_sampled else corners
-    for point in announce(
-        checked, choosing.planned if whole_grid and not is_sampled else len(corners)
-    ):
+    for point in announce(checked, count):
         seeded = {**seed, **point}
         try:
             answers.append(points.check(seeded, is_new and not settings.preview, is_new))
@@ -282,19 +305,18 @@ def _check_points(
         refuse_fractions(space, [{**seed, **point} for point in space.corners()], points.check)
 
     checked_count = len(answers)
-    if is_sampled:
+    if whole_grid and is_sampled:
         answers = list(islice(cycle(answers), choosing.planned))
-    answers = answers[: settings.max_grid_trials] if grid else answers
+    if is_grid(settings):
+        answers = answers[: settings.max_grid_trials]
     requests = [answer for answer in answers if isinstance(answer, Request)]
     left_out = [answer for answer in answers if isinstance(answer, str)]
     if is_new and left_out and not requests:
         raise Infeasible(left_out[0])
-    if not grid:
+    if not is_grid(settings):
         # A search chooses its trials later: count each as its most expensive corner.
-        most_expensive = sorted(
-            requests, key=lambda request: (request.gpus, request.timeout_min or 0)
-        )[-1:]
-        requests = most_expensive * (choosing.planned * settings.repeats)
+        requests.sort(key=lambda request: (request.gpus, request.timeout_min or 0))
+        requests = requests[-1:] * (choosing.planned * settings.repeats)
     return requests, left_out, checked_count
 
 
@@ -316,10 +338,9 @@ def _describe_sampled(space: SearchSpace) -> Iterator[str]:
     """Yield the parameters with too many values to check each."""
     for parameter in space.parameters:
         if len(parameter.values) > MOST_CORNERS:
-            count = counted(len(parameter.values), "value")
             yield (
-                f"{parameter.key} has {count}: {SAMPLED} are checked now, each other once a trial"
-                " has it"
+                f"{parameter.key} has {counted(len(parameter.values), 'value')}: {SAMPLED} are"
+                " checked now, each other once a trial has it"
             )
 
 

@@ -24,24 +24,6 @@ _QUIET_S = 1.0
 _LISTED = 10  # points of a grid that a preview lists
 
 
-def _resolve(launcher: DictConfig) -> None:
-    """Resolve a launcher's settings, because each look would resolve them again, but none of the
-    environment.
-
-    Hydra writes the settings to the trial's folder, and the environment may contain a secret.
-    """
-    raw: Any = OmegaConf.to_container(launcher, resolve=False)
-    # Lists and mappings stay as typed, because their texts, as the lines of setup, may refer to a
-    # key with a secret.
-    typed = {
-        key: value
-        for key, value in raw.items()
-        if isinstance(value, list | dict) or "oc.env" in str(value)
-    }
-    OmegaConf.resolve(launcher)
-    launcher.update(typed)
-
-
 def announce(points: Iterable[Point], count: int) -> Iterator[Point]:
     """Yield points that are checked one by one. Once that has taken a second, print how long
     `count` points take."""
@@ -77,8 +59,18 @@ class Points:
         """Return the configuration of the trial of this number. Raises UserError if it cannot be
         composed."""
         config = self._composer.compose(self._space.overrides(point), number)
+        launcher = config.hydra.launcher
+        raw: Any = OmegaConf.to_container(launcher, resolve=False)
+        # Resolved, because each look would resolve the settings again, but none of the environment:
+        # Hydra writes them to the trial's folder, and the environment may contain a secret. Lists
+        # and mappings stay as typed, because their texts, as the lines of setup, may refer to a key
+        # with a secret.
+        for key, value in [*raw.items()]:
+            if not isinstance(value, list | dict) and "oc.env" not in str(value):
+                del raw[key]
         with hydra_config(config.hydra):
-            _resolve(config.hydra.launcher)
+            OmegaConf.resolve(launcher)
+            launcher.update(raw)
         return config
 
     def check(self, point: Point, starts: bool = False, is_new: bool = False) -> Request:

@@ -38,8 +38,10 @@ def measured_price(requests: Sequence[Request], settings: SweeperConf, folder: P
     price = fmean(prices) * left
 
     count = sum(len(trials) for trials in hours.values())
-    source = f"{counted(count, 'completed trial')} of {', '.join(study.name for study in studies)}"
-    return f"About {price:.3g} {unit} left, for {counted(left, 'trial')}: measured in {source}"
+    return (
+        f"About {price:.3g} {unit} left, for {counted(left, 'trial')}: measured in "
+        f"{counted(count, 'completed trial')} of {', '.join(study.name for study in studies)}"
+    )
 
 
 def _hours_by_gpus(studies: Sequence[StudySnapshot]) -> dict[float, list[float]]:

@@ -46,9 +46,12 @@ def read_space(
 
     Raises UserError if a parameter is wrong, or a condition of a new study can never be true.
     """
-    conditional = _read_conditional(settings, composer, config)
+    conditional = {}
     constants = {}
-    for condition in conditional:
+    for text, params in settings.conditional_params.items():
+        condition = parse_condition(text)
+        words = words_of(f"{CONDITIONS}.{text}", params, config)
+        conditional[condition] = composer.parse(words)
         value = _value_of(condition.key, config)
         if value is not None:
             constants[condition.key] = value
@@ -57,11 +60,18 @@ def read_space(
     also = [words_of_grid(grid, config) for grid in settings.also]
     grids = [composer.parse([*first, *words]) for words in ([], *also)]
     space = parse(grids[0], conditional, constants, grids[1:])
-    _refuse_names_of_keys(grids, composer, config)
+    for override in chain(*grids):
+        if isinstance(override.value(), Zip):
+            _refuse_name_of_key(override, composer, config)
     if settings.points is not None:
         space = space.with_listed(read_listed(settings, composer, space))
     space = space.with_excluded(settings.exclude)
-    _refuse_custom(settings, space)
+    if settings.custom_search_space and space.is_restricted:
+        setting = "hydra.sweeper.exclude" if space.excluded else "zip(...)"
+        raise UserError(
+            f"{setting} and hydra.sweeper.custom_search_space conflict.\n"
+            "Raise optuna.TrialPruned in the function instead, or remove one"
+        )
     if is_new:
         _refuse_exclusions(space)
         if not is_grid(settings):
@@ -72,55 +82,31 @@ def read_space(
     return space, _notes_on(space, conditional)
 
 
-def _read_conditional(
-    settings: SweeperConf, composer: Composer, config: DictConfig
-) -> dict[Condition, list[Override]]:
-    """Return the overrides of hydra.sweeper.conditional_params by their conditions."""
-    conditional = {}
-    for text, params in settings.conditional_params.items():
-        words = words_of(f"{CONDITIONS}.{text}", params, config)
-        conditional[parse_condition(text)] = composer.parse(words)
-    return conditional
-
-
-def _refuse_custom(settings: SweeperConf, space: SearchSpace) -> None:
-    if settings.custom_search_space and (space.excluded or space.listed):
-        setting = "hydra.sweeper.exclude" if space.excluded else "zip(...)"
-        raise UserError(
-            f"{setting} and hydra.sweeper.custom_search_space conflict.\n"
-            "Raise optuna.TrialPruned in the function instead, or remove one"
-        )
-
-
 def _notes_on(space: SearchSpace, conditional: Mapping[Condition, Sequence[Override]]) -> list[str]:
     """Return what of the conditions has no effect in the search space."""
+    unused = _unused_exclusions(space)
+    notes = [f"{SETTING}: '{text}' holds for no point of the search space" for text in unused]
     used = {(parameter.key, parameter.condition) for parameter in space.parameters}
-    notes = []
-    for text in _unused_exclusions(space):
-        notes.append(f"{SETTING}: '{text}' holds for no point of the search space")
     for condition, overrides in conditional.items():
         for override in overrides:
             name = override.get_key_element()
             if (name, condition) not in used:
-                left_out = f"{override.input_line} under {condition} is left out"
-                notes.append(f"{left_out}: {name} is set for all trials")
+                notes.append(
+                    f"{override.input_line} under {condition} is left out: {name} is set for all"
+                    " trials"
+                )
     return notes
 
 
-def _refuse_names_of_keys(
-    grids: Sequence[Sequence[Override]], composer: Composer, config: DictConfig
-) -> None:
+def _refuse_name_of_key(override: Override, composer: Composer, config: DictConfig) -> None:
     """Raise UserError if the name of a zip(...) is a key or a group, because that key would not be
     set."""
-    for override in chain(*grids):
-        name = override.get_key_element()
-        if isinstance(override.value(), Zip) and (
-            override.key_or_group in keys(config) or composer.options(name)
-        ):
-            raise UserError(
-                f"{name}=zip(...): {name} is a key of the configuration, and would not be set.\n"
-                f"Choose another name, as in {name}_and_more=zip(...)"
-            )
+    name = override.get_key_element()
+    if override.key_or_group in keys(config) or composer.options(name):
+        raise UserError(
+            f"{name}=zip(...): {name} is a key of the configuration, and would not be set.\n"
+            f"Choose another name, as in {name}_and_more=zip(...)"
+        )
 
 
 def _refuse_exclusions(space: SearchSpace) -> None:
@@ -129,38 +115,39 @@ def _refuse_exclusions(space: SearchSpace) -> None:
     swept: dict[str, list[Parameter]] = {}
     for parameter in space.parameters:
         swept.setdefault(parameter.key.lstrip("+"), []).append(parameter)
+    typed = {key: ", ".join(part.typed for part in parts) for key, parts in swept.items()}
     for exclusion in space.excluded:
         prefix = f"{SETTING}: '{exclusion.text}' has"
         if name := exclusion.first_unknown:
-            near = closest(name, swept)
-            advice = f"Did you mean {near}?" if near else f"Choose among: {', '.join(swept)}"
+            advice = _meant(closest(name, swept)) or f"Choose among: {', '.join(swept)}"
             raise UserError(f"{prefix} {name}, which is not swept.\n{advice}")
         for key in exclusion.ordered:
-            if not any(map(_has_number, swept[key])):
-                typed = ", ".join(parameter.typed for parameter in swept[key])
+            if not any(is_number(value) for part in swept[key] for value in part.values):
                 raise UserError(
                     f"{prefix} an order of {key}, which has no numbers.\nCompare it by =, with:"
-                    f" {typed}"
+                    f" {typed[key]}"
                 )
         for key, value in exclusion.equalities:
-            if not any(parameter.find(value) for parameter in swept[key]):
-                choices = [parameter for parameter in swept[key] if isinstance(parameter, Choice)]
-                texts = [text_of(value) for choice in choices for value in choice.values]
-                near = closest(str(value), texts)
-                typed = ", ".join(parameter.typed for parameter in swept[key])
-                advice = f"Did you mean {near}?" if near else f"Choose among: {typed}"
+            if not any(part.find(value) for part in swept[key]):
+                near = closest(str(value), _texts_of(swept[key]))
+                advice = _meant(near) or f"Choose among: {typed[key]}"
                 raise UserError(f"{prefix} {key}={value}, which no trial has.\n{advice}")
     if space.excluded and next(space.all_points(), None) is None:
-        conditions = ", ".join(exclusion.text for exclusion in space.excluded)
         raise UserError(
-            f"{SETTING} leaves no point to try: {conditions}.\nRemove a condition, or type more"
-            " values"
+            f"{SETTING} leaves no point to try: "
+            f"{', '.join(exclusion.text for exclusion in space.excluded)}"
+            ".\nRemove a condition, or type more values"
         )
 
 
-def _has_number(parameter: Parameter) -> bool:
-    values = parameter.values if isinstance(parameter, Choice) else ()
-    return isinstance(parameter, Interval) or any(is_number(value) for value in values)
+def _meant(near: str) -> str:
+    return f"Did you mean {near}?" if near else ""
+
+
+def _texts_of(swept: Sequence[Parameter]) -> list[str]:
+    """Return the values of choices, as text."""
+    choices = [parameter.values for parameter in swept if isinstance(parameter, Choice)]
+    return [*map(text_of, chain(*choices))]
 
 
 def _unused_exclusions(space: SearchSpace) -> Iterator[str]:
@@ -190,8 +177,10 @@ def _refuse_untried(space: SearchSpace, config: DictConfig) -> None:
                 # Not of a group that is swept, because another choice may have the key.
                 is_of_group = any(key.startswith(f"{other.key}.") for other in space.parameters)
                 if value is None and not is_of_group and (near := closest(key, keys(config))):
-                    problem = f"hydra.sweeper.also: '{key}' is not in the configuration"
-                    raise UserError(f"{problem}.\nDid you mean '{near}'?")
+                    raise UserError(
+                        f"hydra.sweeper.also: '{key}' is not in the configuration"
+                        f".\nDid you mean '{near}'?"
+                    )
                 advice = (
                     "Run a study for each grid"
                     if value is None
@@ -238,34 +227,22 @@ def _refuse_impossible(
 ) -> None:
     """Raise UserError if no trial can have the key of a condition, or one of its values."""
     key = condition.key
-    prefix = f"{CONDITIONS} has {condition}: {condition.key}"
+    prefix = f"{CONDITIONS} has {condition}: {key}"
     swept = [parameter for parameter in space.parameters if parameter.key == key]
-    texts: list[str] = []
-    for parameter in swept:
-        if isinstance(parameter, Choice):
-            texts += [text_of(value) for value in parameter.values]
-    texts += composer.options(key)
+    texts = [*_texts_of(swept), *composer.options(key)]
     if not texts and not swept:
         if key not in space.constants:
-            near = closest(
-                key,
-                dict.fromkeys([*(parameter.key for parameter in space.parameters), *keys(config)]),
-            )
-            advice = (
-                f"Did you mean {Condition(near, condition.values)}?"
-                if near
-                else "Use a key of --help"
-            )
+            others = [parameter.key for parameter in space.parameters]
+            near = closest(key, dict.fromkeys([*others, *keys(config)]))
+            meant = replace(condition, key=near)
+            advice = _meant(near and str(meant)) or "Use a key of --help"
             raise UserError(f"{prefix} is not in the configuration, and is not swept\n{advice}")
         texts = [space.constants[key]]
     for value in condition.values:
         if value not in texts and not any(_is_in(parameter, value) for parameter in swept):
             near = closest(value, texts)
-            advice = (
-                f"Did you mean {key}={near}?"
-                if near
-                else f"Choose one of: {', '.join(dict.fromkeys(texts))}"
-            )
+            choices = ", ".join(dict.fromkeys(texts))
+            advice = _meant(near and f"{key}={near}") or f"Choose one of: {choices}"
             raise UserError(
                 f"{prefix} is never {value}, which {', '.join(names)} would need\n{advice}"
             )
@@ -282,13 +259,9 @@ def in_space(
     error: UserError, space: SearchSpace, point: Point, compose: Check, check: Check
 ) -> UserError:
     """Return the error of one point, with advice on the search space that was typed."""
-    for parameter in space.parameters:
-        if (
-            isinstance(parameter, Interval)
-            and parameter.key in point
-            and _is_whole(parameter, point, check)
-        ):
-            return _fractions(parameter)
+    for interval in space.parameters:
+        if isinstance(interval, Interval) and _is_whole(interval, point, check):
+            return _fractions(interval)
     return _lacking(error, space, compose) or _with_lists(error, space) or _with_typed(error, space)
 
 
@@ -299,14 +272,11 @@ def refuse_fractions(space: SearchSpace, points: Sequence[Point], check: Check) 
         if not isinstance(interval, Interval) or interval.whole or point is None:
             continue
         below = math.floor(interval.low + 0.618 * (interval.high - interval.low))
-        if (
-            below < interval.low
-            or below + 1 > interval.high
-            or _passes(check, {**point, interval.key: below + 0.5})
-        ):
-            continue
-        if all(_passes(check, {**point, interval.key: whole}) for whole in (below, below + 1)):
-            raise _fractions(interval)
+        if interval.low <= below < below + 1 <= interval.high:
+            values = (below + 0.5, below, below + 1)
+            valid = [_passes(check, {**point, interval.key: value}) for value in values]
+            if valid == [False, True, True]:
+                raise _fractions(interval)
 
 
 def _fractions(interval: Interval) -> UserError:
@@ -315,50 +285,49 @@ def _fractions(interval: Interval) -> UserError:
     low = math.ceil(interval.low)
     whole = replace(interval, low=low, high=max(math.floor(interval.high), low + 1)).typed
     problem = f"{key}={interval.typed} has fractions, and {key} is a whole number"
+    advice = f"Type: {shlex.quote(f'{key}={whole}')}"
     if interval.condition:
-        return UserError(
-            f'{problem}\nIn {CONDITIONS} type under {interval.condition}: {{{key}: "{whole}"}}'
-        )
-    return UserError(f"{problem}\nType: {shlex.quote(f'{key}={whole}')}")
+        advice = f'In {CONDITIONS} type under {interval.condition}: {{{key}: "{whole}"}}'
+    return UserError(f"{problem}\n{advice}")
 
 
 def _is_whole(interval: Interval, point: Point, check: Check) -> bool:
     """Return whether the app accepts the lowest whole number of an interval, and rejects it as a
     float."""
     value = math.ceil(interval.low)
-    if (
-        interval.whole
-        or value > interval.high
-        or _passes(check, {**point, interval.key: float(value)})
-    ):
+    if interval.key not in point or interval.whole or value > interval.high:
         return False
-    return _passes(check, {**point, interval.key: value})
+    takes_float = _passes(check, {**point, interval.key: float(value)})
+    return not takes_float and _passes(check, {**point, interval.key: value})
 
 
 def _lacking(error: UserError, space: SearchSpace, compose: Check) -> UserError | None:
     """Return the error of a key that only some choices of a group have: sweep the key under these;
     else None."""
-    fixed = [line.partition("=") for line in space.fixed]
-    typed = {key: value for key, _, value in fixed} | {
-        swept.key: swept.typed for swept in space.parameters
-    }
-    key = next(
-        (name for name in typed if str(error).startswith(f"'{name}' is not in the configuration")),
-        "",
-    )
-    # none if it is fixed
-    value = Point({swept.key: swept.values[0] for swept in space.parameters if swept.key == key})
-    for group in space.parameters:
-        if not key or not isinstance(group, Choice) or group.key == key or group.ordered:
-            continue
-        if len(group.texts) > _MOST_COMPOSED:
-            continue
-        pairs = zip(group.texts, group.values, strict=True)
-        having = [text for text, chosen in pairs if _passes(compose, {group.key: chosen, **value})]
-        lacking = [text for text in group.texts if text not in having]
-        if having and lacking:
-            together = key in chain(*space.listed)
-            return UserError(explain_lacking(group.key, having, lacking, key, typed[key], together))
+    typed = dict(line.split("=", 1) for line in space.fixed)
+    typed |= {swept.key: swept.typed for swept in space.parameters}
+    lacks = [
+        name for name in typed if str(error).startswith(f"'{name}' is not in the configuration")
+    ]
+    for key in lacks[:1]:
+        # none if it is fixed
+        value: Point = {
+            swept.key: swept.values[0] for swept in space.parameters if swept.key == key
+        }
+        for group in space.parameters:
+            if not isinstance(group, Choice) or group.key == key or group.ordered:
+                continue
+            if len(group.texts) > _MOST_COMPOSED:
+                continue
+            pairs = zip(group.texts, group.values, strict=True)
+            having = [
+                text for text, chosen in pairs if _passes(compose, {group.key: chosen, **value})
+            ]
+            lacking = [text for text in group.texts if text not in having]
+            if having and lacking:
+                together = key in chain(*space.listed)
+                words = explain_lacking(group.key, having, lacking, key, typed[key], together)
+                return UserError(words)
     return None
 
 
@@ -378,17 +347,16 @@ def _with_typed(error: UserError, space: SearchSpace) -> UserError:
     """Return the error with the typed values in its advice on a key, instead of the value of one
     point."""
     text = str(error)
+    advice = re.search(r"\n(To add a new key|Type): '?([^=\s]+)=.*$", text)
+    if not advice:
+        return error
+    start, name = advice.groups()
     for parameter in space.parameters:
-        advice = re.search(r"\n(To add a new key|Type): '?([^=\s]+)=.*$", text)
         key = parameter.key
-        if not advice:
-            continue
-        is_plus_advised = f"+{key}" == advice[2] or key == f"+{advice[2]}"
+        is_plus_advised = f"+{key}" == name or key == f"+{name}"
         if not is_plus_advised and not text.startswith(f"'{key}' is not in"):
             continue
         problem = text[: advice.start()]
-        start = advice[1]
-        name = advice[2]
         if key in chain(*space.listed):
             new = "To add a new key, type" if start.startswith("To") else "Type"
             return UserError(f"{problem}\n{new} in its place: {name}")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from sweeps.base.errors import UserError
 from sweeps.base.files import holder, write_whole
-from sweeps.hydra.parts import sweep_dir_word
+from sweeps.hydra.parts import sweep_word
 from sweeps.hydra.settings import SlurmLauncherConf
 from sweeps.hydra.shell_words import flags_first
 from sweeps.launchers.contract import DRIVER_LOG
@@ -124,7 +124,7 @@ class DriverJob:
         raise UserError(
             f"hydra.sweep.dir: this job drives the study in {started}, and its command leads to"
             f" {other}.\nLet the command lead to the same folder each time, as with"
-            f" {shlex.quote(sweep_dir_word(str(started)))}"
+            f" {shlex.quote(sweep_word('dir', str(started)))}"
         )
 
     @property
