@@ -61,8 +61,8 @@ class TrialRun:
         """Return whether the study's run already has the complete trial, as the trial's folder
         records it."""
         tracking = read_tracking(self._folder.path)
-        recorded = tracking.get("parent"), tracking.get("trial"), tracking.get("closed")
-        return recorded == (self._study.run_id, self.trial.number, True)
+        closed = {"parent": self._study.run_id, "trial": self.trial.number, "closed": True}
+        return tracking.items() >= closed.items()
 
     def open(self) -> str:
         """Return the id of the trial's run, which is reopened, or created if there is none."""
@@ -102,8 +102,9 @@ class TrialRun:
             params = swept | logarithms(self.trial.params, self._study.study.space)
         tags: dict[str, str] = {}
         if ended:
-            outcome, tags = self._outcome()
-            metrics += outcome
+            end_ms = self._end_ms()
+            metrics += [(name, value, end_ms, 0) for name, value in self._end_metrics().items()]
+            tags = self._end_tags()
         self._note_refusal(send(self._study.client, run_id, metrics, params, tags))
 
         for reader, lines in zip(self._readers, batches, strict=True):
@@ -151,25 +152,14 @@ class TrialRun:
                 f"its config in {self._folder.path / '.hydra'} cannot be read: {first_line(error)}"
             )
             return {}
-        written |= {name: str(value) for name, value in self._facts().settings.items()}
+        written |= {name: str(value) for name, value in facts.read(self._folder).settings.items()}
         swept = {mlflow_name(name) for name in self.trial.params}
         fixed = {mlflow_name(name): value for name, value in written.items() if value != "null"}
         return {name: value for name, value in fixed.items() if name not in swept}
 
-    def _facts(self) -> facts.Facts:
-        return facts.read(self._folder)
-
-    def _outcome(self) -> tuple[list[MetricRow], dict[str, str]]:
-        """Return the whole trial's metrics and tags.
-
-        The metrics are each objective as best/NAME, the returned metrics that were never reported,
-        and the costs.
-        """
-        end_ms = self._end_ms()
-        metrics = [(name, value, end_ms, 0) for name, value in self._end_metrics().items()]
-        return metrics, self._end_tags()
-
     def _end_metrics(self) -> dict[str, float]:
+        """Return each objective as best/NAME, the returned metrics that were never reported, and
+        the costs."""
         trial = self.trial
         objective = dict(zip(self._study.study.objective, trial.objective, strict=False))
         metrics = {f"best/{mlflow_name(name)}": value for name, value in objective.items()}
@@ -188,7 +178,7 @@ class TrialRun:
         has_earlier = self._earlier_run_possible or len(trial.attempts) > 1
         if trial.error or has_earlier:  # because an earlier attempt may have set it
             tags["error"] = trial.error
-        tags |= self._facts().process
+        tags |= facts.read(self._folder).process
         for name, note in self._folder.notes().items():
             tags[f"note.{mlflow_name(name)}"] = notes.text_of(note)
         return tags

@@ -2,7 +2,7 @@
 values."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,9 +64,7 @@ class OwnSpace:
         for name, distribution in trial.distributions.items():
             if name in self.encoding.distributions:
                 continue
-            choices = (
-                distribution.choices if isinstance(distribution, CategoricalDistribution) else ()
-            )
+            choices: Sequence[Any] = getattr(distribution, "choices", ())
             for choice in choices:
                 if isinstance(choice, str) and choice.startswith(COLLECTIONS):
                     raise UserError(

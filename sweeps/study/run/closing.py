@@ -34,7 +34,8 @@ def exit_code(study: StudySnapshot, settings: SweeperConf, end: LoopEnd) -> Exit
 
     failed = sum(trial.state.has_failed for trial in study.rows)
     allowed = (settings.max_failure_rate or 0.0) * len(study.rows)
-    if failed > allowed or _are_all_infeasible(study):
+    are_all_infeasible = study.rows and all(trial.infeasible for trial in study.rows)
+    if failed > allowed or are_all_infeasible:
         return ExitCode.FAILED
 
     total = study.total or len(study.rows)
@@ -42,10 +43,6 @@ def exit_code(study: StudySnapshot, settings: SweeperConf, end: LoopEnd) -> Exit
     if is_submitted or not unfinished_reason(study, end):
         return ExitCode.FINISHED
     return ExitCode.NOT_FINISHED
-
-
-def _are_all_infeasible(study: StudySnapshot) -> bool:
-    return bool(study.rows) and all(trial.infeasible for trial in study.rows)
 
 
 def unfinished_reason(study: StudySnapshot, end: LoopEnd) -> str:
@@ -108,9 +105,8 @@ def _without_refusal(reason: str, study: StudySnapshot) -> str:
     above."""
     for trial in study.rows:
         if trial.state is State.REFUSED and trial.error and reason.endswith(trial.error):
-            return (
-                reason.removesuffix(trial.error).rstrip(": ") or f"trial {trial.number} was refused"
-            )
+            left = reason.removesuffix(trial.error).rstrip(": ")
+            return left or f"trial {trial.number} was refused"
     return reason
 
 
