@@ -323,7 +323,10 @@ def app_folder(bundle: Bundle, folder: Path) -> Path:
 def describe_package_differences(folder: Path) -> list[str]:
     """Return a line for each package whose version differs here from the bundle's, and for
     Python's."""
-    recorded, here = (_parse_packages(text) for text in (_read_packages(folder), code.packages()))
+    recorded: dict[str, str] = {}
+    with suppress(OSError, UnicodeDecodeError):
+        recorded = _parse_packages((folder / "packages.txt").read_text())
+    here = _parse_packages(code.packages())
     return [
         f"{name} {here.get(name, 'is missing')} (was {version})"
         for name, version in recorded.items()
@@ -331,15 +334,10 @@ def describe_package_differences(folder: Path) -> list[str]:
     ]
 
 
-def _read_packages(folder: Path) -> str:
-    try:
-        return (folder / "packages.txt").read_text()
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
 def _parse_packages(text: str) -> dict[str, str]:
-    lines = [line.removeprefix("# ").replace(" ", "==", 1) for line in text.splitlines()]
-    return {
-        name: version for name, sign, version in (line.partition("==") for line in lines) if sign
-    }
+    packages = {}
+    for line in text.splitlines():
+        name, sign, version = line.removeprefix("# ").replace(" ", "==", 1).partition("==")
+        if sign:
+            packages[name] = version
+    return packages

@@ -93,8 +93,7 @@ def _where(studies: Sequence[ComparedStudy], others: Sequence[str]) -> str:
 
     # Because a study that begins later would be in a view that leaves out others.
     if not is_final and len(others) <= _MOST_OTHERS:
-        conditions = [f"tags.study != {comparison_view.quote(name)}" for name in others]
-        return " AND ".join([*conditions, comparison_view.TRIALS])
+        return _leave_out(others)
 
     # of many trials the best
     by_rank = chain.from_iterable(zip_longest(*(each.findings.ranked for each in studies)))
@@ -127,6 +126,12 @@ def _view_of(
         where=where,
         logarithms=set.intersection(*log_names),
     )
+
+
+def _leave_out(others: Sequence[str]) -> str:
+    """Return the filter of the trials of all studies of an experiment but these."""
+    conditions = [f"tags.study != {comparison_view.quote(name)}" for name in others]
+    return " AND ".join([*conditions, comparison_view.TRIALS])
 
 
 def path_by_name(uri: str, name: str) -> str | None:

@@ -40,7 +40,8 @@ def mlflow_name(name: str) -> str:
     """
     spelled = "".join(_WORDS.get(sign, sign) for sign in name.lstrip("+~"))
     allowed = re.sub(r"[^\w\-. /:]", "_", spelled)
-    if _is_no_path(allowed):
+    is_path = posixpath.normpath(allowed) == allowed != "."
+    if not is_path or allowed.startswith(("..", "/")):  # as in a//b
         allowed = allowed.replace("/", "_").replace(".", "_") or "_"
     if len(allowed) > _MOST_LETTERS:
         digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
@@ -48,31 +49,25 @@ def mlflow_name(name: str) -> str:
     return allowed
 
 
-def _is_no_path(name: str) -> bool:
-    """Return whether MLflow refuses a name because it is no plain relative path, as `a//b`, `/a`
-    and `..` are."""
-    return posixpath.normpath(name) != name or name == "." or name.startswith(("..", "/"))
-
-
 def names_by_log(space: Mapping[str, str]) -> dict[str, str]:
     """Return the name of the logarithm of each param that is searched by logarithm, as MLflow's
     axes are linear."""
-    by_log = (
-        key.partition(" under ")[0]
-        for key, domain in space.items()
-        if domain.startswith("log interval(")
-    )
-    return {name: f"log10 {mlflow_name(name)}" for name in by_log}
+    names = {}
+    for key, domain in space.items():
+        if domain.startswith("log interval("):
+            name = key.partition(" under ")[0]
+            names[name] = f"log10 {mlflow_name(name)}"
+    return names
 
 
 def logarithms(params: Point, space: Mapping[str, str]) -> dict[str, str]:
     """Return the logarithms of params by their names in MLflow."""
-    pairs = [(name, params.get(param)) for param, name in names_by_log(space).items()]
-    return {
-        name: f"{math.log10(value):.6g}"
-        for name, value in pairs
-        if isinstance(value, int | float) and value > 0
-    }
+    texts = {}
+    for param, name in names_by_log(space).items():
+        value = params.get(param)
+        if isinstance(value, int | float) and value > 0:
+            texts[name] = f"{math.log10(value):.6g}"
+    return texts
 
 
 def send(
@@ -101,9 +96,10 @@ def send_settings(client: Any, run_id: str, settings: Mapping[str, str]) -> str:
     from mlflow.exceptions import MlflowException
 
     params = {name: mask_value(name, value) for name, value in settings.items()}
+    entities = [Param(*pair) for pair in params.items()]
     try:
-        for start in range(0, len(params), _PARAMS):
-            batch = [Param(*pair) for pair in list(params.items())[start : start + _PARAMS]]
+        for start in range(0, len(entities), _PARAMS):
+            batch = entities[start : start + _PARAMS]
             client.log_batch(run_id, params=batch, synchronous=True)
     except MlflowException as error:
         if error.error_code not in UNWANTED or not is_refusal(error):

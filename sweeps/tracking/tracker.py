@@ -111,18 +111,13 @@ class Tracker:
         try:
             self._study.open()
         except Exception as error:
+            is_outage = isinstance(error, outage_errors())
             may_wait = not required or self._study.may_exist
-            if (
-                may_wait
-                and isinstance(error, outage_errors())
-                and not isinstance(error, ImportError)
-            ):
+            if may_wait and is_outage and not isinstance(error, ImportError):
                 self._outage = first_line(error)
                 self._thread.start()
                 return
-            if not isinstance(error, OSError | ImportError) and not isinstance(
-                error, outage_errors()
-            ):
+            if not is_outage and not isinstance(error, OSError):
                 raise
             file = str((error.filename2 or error.filename) if isinstance(error, OSError) else "")
             if file.startswith(f"{self._snapshot.folder}/"):
@@ -150,12 +145,11 @@ class Tracker:
         started = time.monotonic()
         if not self._outage:
             # because MLflow would wait 20 s for a locked database
-            opening = self._creating.submit(run.open)
             try:
-                error = opening.exception(_PATIENCE_S)
+                self._creating.submit(run.open).result(_PATIENCE_S)
             except TimeoutError:
                 self._outage = f"no answer within {_PATIENCE_S:g} s"
-            else:
+            except Exception as error:
                 # any other error recurs in the thread, which reports it
                 if isinstance(error, outage_errors()):
                     self._outage = first_line(error)
@@ -164,14 +158,11 @@ class Tracker:
         self._page_is_old = True
         if run.run_id is None:
             return {}
-        experiment = {
-            store.EXPERIMENT_NAME: self._study.experiment,
-            store.EXPERIMENT_ID: self._study.experiment_id,
-        }
         environment = {
             "MLFLOW_RUN_ID": run.run_id,
             TRIAL_RUN: run.run_id,
-            **experiment,
+            store.EXPERIMENT_NAME: self._study.experiment,
+            store.EXPERIMENT_ID: self._study.experiment_id,
             **store.QUIET,
         }
         if has_password(self.uri):
@@ -332,12 +323,13 @@ class Tracker:
 
     def _sync(self, run: TrialRun) -> bool:
         """Update a trial's run, and return whether MLflow answered."""
+        number = run.trial.number
         try:
             run.sync()
             problem = run.problem
             run.failures = 0
             if run.refused:
-                self._refused.add(run.trial.number)
+                self._refused.add(number)
         except outage_errors() as error:
             problem = first_line(error)
             if not store.is_refusal(error):
@@ -345,7 +337,7 @@ class Tracker:
                 run.failures += 1
                 return False
             run.closed = True  # because later metrics would be refused too
-            self._refused.add(run.trial.number)
+            self._refused.add(number)
         except (CorruptFile, OSError) as error:
             problem = str(error)
             run.closed = self._draining.is_set()  # because a disk may be away for a moment
@@ -354,9 +346,7 @@ class Tracker:
             run.closed = True
         self._outage = ""
         if problem:
-            self._problems[run.trial.number] = (
-                f"trial {run.trial.number} ({run.trial.name}): {problem}"
-            )
+            self._problems[number] = f"trial {number} ({run.trial.name}): {problem}"
         else:
-            self._problems.pop(run.trial.number, None)
+            self._problems.pop(number, None)
         return True

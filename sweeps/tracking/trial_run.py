@@ -93,8 +93,7 @@ class TrialRun:
         # read before the files, because nothing is written to them after the end
         ended = self.ended
         metrics, batches = self._new_metrics()
-        for name, *_ in metrics:
-            self._reported[name] += 1
+        self._reported.update(name for name, *_ in metrics)
 
         swept = {mlflow_name(name): str(value) for name, value in self.trial.params.items()}
         params = {}

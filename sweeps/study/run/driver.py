@@ -116,7 +116,12 @@ class Driver:
         refused = False
         try:
             if self._job and not self._job.is_here:
-                self._submit_job(self._job)
+                # because `status` reads it while the job is pending
+                record = self._open_record()
+                # which starts after this process has ended
+                job_id = self._job.submit(self._resume_line)
+                print(describe_driver_job(self._folder, job_id))
+                View().say(self._plan.added.retry(record))
                 return
             end = self._run()
             self.exit_code = exit_code(self._study, self._settings, end)
@@ -134,13 +139,6 @@ class Driver:
             raise
         finally:
             self._leave(keep, refused)
-
-    def _submit_job(self, job: "DriverJob") -> None:
-        """Submit the job of the driver, which starts after this process has ended."""
-        record = self._open_record()  # because `status` reads it while the job is pending
-        job_id = job.submit(self._resume_line)
-        print(describe_driver_job(self._folder, job_id))
-        View().say(self._plan.added.retry(record))
 
     def _leave(self, keep: bool, refused: bool) -> None:
         """Release the launcher and the folder. With `keep`, trials that can continue do."""
@@ -177,7 +175,7 @@ class Driver:
         """Claim the study's folder, and write or check the study's definition and code."""
         try:
             plan = self._plan
-            choosing = self._plan.choosing
+            choosing = plan.choosing
             typed = define(
                 self._name,
                 plan.settings,
@@ -185,8 +183,8 @@ class Driver:
                 plan.config,
                 choosing.planned,
                 choosing.size,
+                self._naming.sweep_dir,
             )
-            typed = replace(typed, sweep_dir=self._naming.sweep_dir)
             if plan.settings.extend and not self._is_in_job:
                 take_over(self._folder, typed, plan.launcher)
             self._claim = Claim(self._folder)

@@ -55,15 +55,12 @@ class Watchers:
                 case Retried(number, outcome):
                     reason = f"trial {number} {outcome.state}: {one_line(outcome.error)}"
                     self.view.say(f"{reason}; retried in a new attempt")
-                case Ended():
-                    self._end_trial(event, study)
-
-    def _end_trial(self, event: Ended, study: StudySnapshot) -> None:
-        self.view.ended(event.trial, study)
-        if self.sharing:
-            self.view.say(self.sharing.note(event.trial))
-        if self.tracker:
-            self.tracker.end_trial(event.trial)
+                case Ended(trial):
+                    self.view.ended(trial, study)
+                    if self.sharing:
+                        self.view.say(self.sharing.note(trial))
+                    if self.tracker:
+                        self.tracker.end_trial(trial)
 
     def show(
         self, study: StudySnapshot, running: Mapping[int, Attempt], full: bool, stopped: str
