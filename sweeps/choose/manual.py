@@ -50,22 +50,28 @@ class Manual:
 
     def next(self, study: StudySnapshot) -> Next:
         """Return the oldest added trial that has not begun."""
-        key = self.seeds.key
-        repeated = self.seeds.repeated
         for added in study.added:
             rows = [row for row in study.rows if row.added == added.name and row.of is None]
             if rows and not self.seeds.in_grid:
                 continue
-            seeds = [{}] if not repeated or key in added.params else [{key: s} for s in repeated]
-            for seed in seeds if self.seeds.in_grid else seeds[:1]:
+            for seed in self._choose_seeds(added):
                 params = {**added.params, **seed}
-                if all(row.params.get(key) != params.get(key) for row in rows):
+                value = params.get(self.seeds.key)
+                if all(row.params.get(self.seeds.key) != value for row in rows):
                     recorded = {} if self.seeds.in_grid else seed
-                    proposal = Proposal(
+                    chosen = Proposal(
                         params, By.PERSON, seed=recorded, outside=added.outside, added=added.name
                     )
-                    return Next([proposal])
+                    return Next([chosen])
         return Next()
+
+    def _choose_seeds(self, added: Added) -> list[dict[str, int]]:
+        """Return the seeds to run an added point under, by their key."""
+        repeated = self.seeds.repeated
+        if not repeated or self.seeds.key in added.params:
+            return [{}]
+        seeds = [{self.seeds.key: seed} for seed in repeated]
+        return seeds if self.seeds.in_grid else seeds[:1]
 
 
 def end_trials(study: StudySnapshot, numbers: Sequence[int]) -> list[str]:

@@ -194,6 +194,16 @@ def pruner_of(conf: Mapping[str, Any]) -> BasePruner:
     return cast(BasePruner, _build("pruner", conf))
 
 
+def _refuse_directions(count: int) -> None:
+    """Raise UserError if a study for CMA-ES has several objectives."""
+    if count > 1:
+        problem = f"CMA-ES has one objective, and this study has {count}"
+        raise UserError(
+            f"hydra/sweeper/sampler=cmaes: {problem}.\n"
+            "Type hydra/sweeper/sampler=default or hydra/sweeper/sampler=nsgaii"
+        )
+
+
 class Samplers:
     """A new sampler for each trial, seeded by the study's seed and the trial's number.
 
@@ -205,20 +215,13 @@ class Samplers:
         decides the seed."""
         typed = {"_target_": "optuna.samplers.TPESampler", **(conf or {})}
         # because not every sampler has a seed, and TPE's numbers may not be null
-        self._conf = {
-            name: value
-            for name, value in typed.items()
-            if value is not None or name not in _NUMBERS
-        }
+        null = {name for name in _NUMBERS if typed.get(name) is None}
+        self._conf = {name: value for name, value in typed.items() if name not in null}
         target = _resolve("sampler", self._conf["_target_"])
         self.kind = _kind_of(target, self._conf)
         count = len(directions)
-        if issubclass(self.kind, CmaEsSampler) and count > 1:
-            problem = f"CMA-ES has one objective, and this study has {count}"
-            raise UserError(
-                f"hydra/sweeper/sampler=cmaes: {problem}.\n"
-                "Type hydra/sweeper/sampler=default or hydra/sweeper/sampler=nsgaii"
-            )
+        if issubclass(self.kind, CmaEsSampler):
+            _refuse_directions(count)
         is_single = count < 2
         self.models = self.kind is DefaultSampler and is_single
         checked = target if target is self.kind else BaseSampler  # whose settings are the class's

@@ -51,17 +51,7 @@ class Budget:
             return None
 
         sign = -1 if self.settings.directions[0] == "maximize" else 1
-        best_value = math.inf
-        best_trial = ""
-        count = 0
-        for _, value, trial in sorted(self._results(sign)):
-            count += 1
-            if value < best_value:
-                best_value = value
-                best_trial = trial
-                count = 0
-            if best_trial and count == patience:
-                break  # because patience is not renewed by trials that were still running
+        best_value, best_trial, count = self._best_result(sign, patience)
         if not best_trial:
             return None
         if target is not None and best_value <= sign * target:
@@ -73,6 +63,22 @@ class Budget:
             ended = f"{counted(count, kind)} ended without an improvement on {best_trial}"
             return Enough(f"{ended} (patience={patience})", "patience", reached_goal=True)
         return None
+
+    def _best_result(self, sign: int, patience: int | None) -> tuple[float, str, int]:
+        """Return the least value, its trial, and how many results came after it; up to the result
+        with which the patience is spent."""
+        best_value = math.inf
+        best_trial = ""
+        count = 0
+        for _, value, trial in sorted(self._results(sign)):
+            count += 1
+            if value < best_value:
+                best_value = value
+                best_trial = trial
+                count = 0
+            if best_trial and count == patience:
+                break  # because patience is not renewed by trials that were still running
+        return best_value, best_trial, count
 
     def judge_spending(self, running: Collection[Attempt]) -> Enough | None:
         """Return why nothing further may start: too many trials failed, or a budget is spent; else

@@ -64,9 +64,7 @@ class Choosing:
         self.start = warm_start.start_points(settings, self.space)
         self.earlier = warm_start.load_earlier(settings, self.space, config, folder, read_study)
         self.size = None if settings.custom_search_space else count_points(self.space, settings)
-        limit = settings.max_grid_trials if self.is_grid else settings.n_trials or 0
-        # the most trials that the study begins; 0 without a limit
-        self.planned = min((count for count in (limit, self.size) if count is not None), default=0)
+        self.planned = self._planned_count()
         repeats = 1 if self.is_grid else settings.repeats
         self._study = StudySnapshot(
             name, folder, settings.objectives, settings.directions, [], repeats=repeats
@@ -87,6 +85,12 @@ class Choosing:
                 f" one objective: hydra.sweeper.objective={self._settings.objectives[0]}"
                 f" hydra.sweeper.direction={directions[0]}"
             )
+
+    def _planned_count(self) -> int:
+        """Return how many trials the study begins at most; 0 without a limit."""
+        settings = self._settings
+        limit = settings.max_grid_trials if self.is_grid else settings.n_trials or 0
+        return min((count for count in (limit, self.size) if count is not None), default=0)
 
     def _grid(self) -> Chooser:
         if self.prunes:

@@ -321,8 +321,7 @@ class Loop:
         # A refusal or a stop under an earlier driver is retried, because this command was not
         # refused or stopped yet.
         retries = resumes or (adopted and _is_of_its_driver(trial, outcome))
-        has_stopped = self.stop.reason or (self.stop.enough and trial.searched)
-        if retries and not has_stopped:
+        if retries and not self._has_stopped(trial):
             self._events.append(Retried(trial.number, outcome))
             self.record.update(replace(trial, state=State.QUEUED))
             return
@@ -332,6 +331,11 @@ class Loop:
         elif is_lost:
             outcome = replace(outcome, error=give_up_reason(outcomes))
         self._record_end(replace(trial, attempts=trial.attempts[:-1]), outcome)
+
+    def _has_stopped(self, trial: TrialRecord) -> bool:
+        """Return whether this trial gets no further attempt, because the study or its search has
+        stopped."""
+        return bool(self.stop.reason or (self.stop.enough and trial.searched))
 
     def _refuse(self, trial: TrialRecord, problem: str) -> None:
         self._record_end(trial, Outcome(State.REFUSED, problem))

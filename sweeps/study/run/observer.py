@@ -38,7 +38,7 @@ class Observer:
 
     def due(self, attempts: list[Attempt]) -> list[Attempt]:
         """Return the attempts to observe now: rarely where there are many."""
-        return self._looks.due(attempts, Attempt.has_begun)
+        return self._looks.due(attempts, lambda attempt: not attempt.is_queued)
 
     def observe(self, attempt: Attempt) -> list[Event]:
         """Read what the attempt wrote since the last look. Return its start, and notes."""
