@@ -26,8 +26,7 @@ from sweeps.show.figures import picture
 from sweeps.show.findings import Findings
 from sweeps.show.page import report
 from sweeps.tracking import comparison_view
-from sweeps.tracking.artifacts import copy_for_show
-from sweeps.tracking.run_data import mlflow_name, send
+from sweeps.tracking.run_data import copy_for_show, mlflow_name, send
 from sweeps.tracking.store import (
     EXPERIMENT_ID,
     artifacts_of,
@@ -39,7 +38,6 @@ from sweeps.tracking.store import (
     resolve_experiment,
     sent_once,
 )
-from sweeps.tracking.study_view import StudyView
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 
@@ -80,7 +78,7 @@ class StudyRun:
         # whether MLflow has the run, or did not answer its creation
         self.may_exist = bool(self.run_id)
         self._source_tags: dict[str, str] = {}  # user, git commit and entry point
-        self._view = StudyView()
+        self._view = comparison_view.StudyView()
         self._artifact_uris: dict[str, str] = {}  # by run id
 
     def open(self) -> None:
