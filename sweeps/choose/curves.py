@@ -86,17 +86,17 @@ class Ends:
         if not curve or not len(reports):
             return math.inf, math.inf
         report = curve[max(curve)]
-        nearest = min(max(report, reports[0]), reports[-1])
+        nearest = np.clip(report, reports[0], reports[-1])
         end = np.interp(nearest, reports, ends) + report - nearest
         return float(end), noise
 
     def fill(self, curves: Sequence[Curve], losses: Sequence[float]) -> list[float]:
         """Return the losses, with an estimate in place of each infinite loss, which a pruned trial
         has."""
-        filled = []
-        for curve, loss in zip(curves, losses, strict=True):
-            estimate, _ = self.estimate(curve) if loss == math.inf else (loss, 0.0)
-            filled.append(estimate)
+        filled = [*losses]
+        for index, curve in enumerate(curves):
+            if losses[index] == math.inf:
+                filled[index], _ = self.estimate(curve)
         return filled
 
 
@@ -105,6 +105,6 @@ def _noise(reports: Array, ends: Array) -> float:
     show it."""
     if len(ends) < _MIN_TRIALS or len(set(reports)) < 2 or len(set(ends)) < 2:
         return math.inf
-    matrix = np.corrcoef(quantiles(reports), quantiles(ends))
-    correlation = float(matrix[0, 1]) * (1 - 1 / len(ends))
-    return 1 / correlation**2 - 1 if correlation > 0 else math.inf
+    _, correlation = np.corrcoef(quantiles(reports), quantiles(ends))[0]
+    correlation *= 1 - 1 / len(ends)
+    return float(1 / correlation**2 - 1) if correlation > 0 else math.inf

@@ -24,9 +24,9 @@ def narrow(space: SearchSpace, excluded: Sequence[Excluded]) -> SearchSpace:
 
 def has_untried(space: SearchSpace, study: StudySnapshot) -> bool:
     """Return whether the space has a point that was neither tried nor added."""
-    tried = {canonical(trial.configuration) for trial in study.rows} | {
-        canonical(point.params) for point in study.added
-    }
+    points = [trial.configuration for trial in study.rows]
+    points += [added.params for added in study.added]
+    tried = set(map(canonical, points))
     return any(canonical(point) not in tried for point in space.all_points())
 
 

@@ -117,11 +117,10 @@ class Watchers:
         problems = [
             watcher.problem for watcher in (self.tracker, self.page, self.mirror) if watcher
         ]
-        errors = [
-            f"trial {number}: {attempt.read_error}"
-            for number, attempt in running.items()
-            if attempt.read_error
-        ]
+        errors = []
+        for number, attempt in running.items():
+            if attempt.read_error:
+                errors.append(f"trial {number}: {attempt.read_error}")
         if errors:
             more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
             files = "the files of all trials can be read again"
