@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 
+from sweeps.base.files import Lines
 from sweeps.choose.scores import Array, quantiles
 from sweeps.record.study import TrialRecord
 from sweeps.trial.folder import TrialFolder
@@ -17,6 +18,12 @@ Curve = Mapping[int, float]
 """The losses that a trial reported, by step."""
 
 _MIN_TRIALS = 5  # completed trials that show how much a report is worth
+
+
+def finite_values(lines: Lines, metric: str) -> dict[int, float]:
+    """Return the finite values of a metric, by step. Of two lines of a step the last one counts."""
+    values = {line.step: line.metrics.get(metric, math.nan) for line in lines.values}
+    return {step: value for step, value in values.items() if math.isfinite(value)}
 
 
 @dataclass
@@ -43,11 +50,8 @@ class Reports:
             if not reader.mark_read(lines):
                 curve.clear()
             sign = -1 if self.maximizes else 1
-            # of two lines of a step the last one counts
-            values = {line.step: line.metrics.get(self.metric, math.nan) for line in lines.values}
-            for step, value in values.items():
-                if math.isfinite(value):
-                    curve[step] = sign * value
+            for step, value in finite_values(lines, self.metric).items():
+                curve[step] = sign * value
             if is_over:
                 del self._readers[number]
         return curve

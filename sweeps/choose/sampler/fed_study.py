@@ -1,7 +1,6 @@
 """An Optuna study in memory, fed with the trials of the record, for samplers and pruners to
 read."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -18,6 +17,7 @@ from optuna.samplers import (
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from sweeps.choose.curves import finite_values
 from sweeps.choose.sampler.encoding import Encoding, choice_of, own_distributions
 from sweeps.choose.sampler.faults import Kind, explain_faults, fault
 from sweeps.choose.sampler.outcomes import ConfigurationOutcomes, is_blamed, is_placeholder
@@ -260,6 +260,4 @@ class FedStudy:
 
 def read_reports(trial: TrialRecord, metric: str) -> dict[int, float]:
     """Return the finite values of a metric that the trial reported, by step."""
-    lines = TrialFolder(trial.folder).read_metrics().values
-    values = {line.step: line.metrics.get(metric, math.nan) for line in lines}
-    return {step: value for step, value in values.items() if math.isfinite(value)}
+    return finite_values(TrialFolder(trial.folder).read_metrics(), metric)

@@ -158,10 +158,9 @@ class Driver:
     @property
     def _goes_on(self) -> bool:
         """Return whether another driver continues the study."""
-        # None if that command was killed
-        waits = self._is_left and successor(self._folder) is not None
-        follows = self._job is not None and self._job.goes_on and not self._ends
-        return waits or follows
+        if self._is_left and successor(self._folder):  # None if that command was killed
+            return True
+        return self._job is not None and self._job.goes_on and not self._ends
 
     def _report_interrupt(self, keep: bool) -> None:
         """Print how to resume, and whether running trials were killed. With `keep`, trials that can
@@ -207,7 +206,8 @@ class Driver:
         folder = self._folder
         if not self._is_in_job:
             refuse_driver_job(folder)
-        definition_note = write_or_check(folder, definition, extend := plan.settings.extend)
+        extend = plan.settings.extend
+        definition_note = write_or_check(folder, definition, extend)
         self._definition = read_definition(folder)
         self._resume_line = resume_line(definition, folder)
         View().say(definition_note)
@@ -245,9 +245,8 @@ class Driver:
             self._ends = not end.interrupted or has_stop_file
             interruption = self._lookout.interruption
             self._is_left = interruption is not None and interruption.has_successor
-            self._study = replace(
-                self._study, importance=self._plan.choosing.importance(self._study), done=end.done
-            )
+            importance = self._plan.choosing.importance(self._study)
+            self._study = replace(self._study, importance=importance, done=end.done)
             findings = self._write_results(watchers, loop.running)
         self._report_end(view, tracker, end, findings)
         return end
