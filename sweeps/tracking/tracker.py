@@ -220,11 +220,10 @@ class Tracker:
         if problem and self.lacks_sendable:
             lines.append(f"Send the rest later: {sweeps_line('sync', self._snapshot.folder)}")
         if self.duplicates:
-            runs = (
-                f"{counted(len(self.duplicates), 'duplicate run')} in MLflow:"
-                f" {', '.join(self.duplicates)}"
-            )
-            lines.append(f"deleted {runs}. Each was created by a call whose answer was lost")
+            runs = counted(len(self.duplicates), "duplicate run")
+            ids = ", ".join(self.duplicates)
+            cause = "Each was created by a call whose answer was lost"
+            lines.append(f"deleted {runs} in MLflow: {ids}. {cause}")
         return lines
 
     def catch_up(self, study: StudySnapshot) -> tuple[int, int]:
@@ -250,20 +249,16 @@ class Tracker:
             experiment_id = self._study.experiment_id  # unknown until MLflow answers
             return server_line(self.uri, experiment_id, study) if experiment_id else ""
         if self._is_gone():
-            sync = sweeps_line("sync", study.folder)
-            return (
-                f"MLflow has nothing of the study: {self.uri} was deleted. To send it again: {sync}"
-            )
+            sync = f"To send it again: {sweeps_line('sync', study.folder)}"
+            return f"MLflow has nothing of the study: {self.uri} was deleted. {sync}"
         if study.name == study.folder.name:
             return f"dashboard: {sweeps_line('ui', study.folder)}"
         # single runs, which `ui` does not find by a folder
         words = ["python", "-m", "sweeps", "ui", study.name]
         if not store.is_usual(self.uri):
             variables = [name for name, value in os.environ.items() if value == self.uri]
-            words += [
-                "--uri",
-                f"${{oc.env:{variables[0]}}}" if variables else without_password(self.uri),
-            ]
+            address = f"${{oc.env:{variables[0]}}}" if variables else without_password(self.uri)
+            words += ["--uri", address]
         return f"dashboard: {shlex.join(words)}"
 
     def _lacks(self, trial: TrialRecord) -> bool:
@@ -281,11 +276,8 @@ class Tracker:
             if not self._sync_all():
                 self._finished.wait(_EVERY_S)
                 continue
-            if (
-                self._page_is_old
-                and time.monotonic() >= self._page_due
-                and not self._draining.is_set()
-            ):
+            is_page_due = self._page_is_old and time.monotonic() >= self._page_due
+            if is_page_due and not self._draining.is_set():
                 self._send_page()
             if self._draining.wait(max(_EVERY_S, len(self._with_news()) / _RUNS_PER_S)):
                 self._finished.wait(_SOON_S)

@@ -70,10 +70,9 @@ class TrialRun:
             if self.run_id is None:
                 self._study.open()
                 # because the disk may have been full when an earlier driver created the run
-                has_begun = self.trial.attempts or self._folder.newest()
-                self._earlier_run_possible = (
-                    bool(has_begun) or (self._folder.path / "tracking.json").exists()
-                )
+                has_begun = bool(self.trial.attempts or self._folder.newest())
+                tracking = self._folder.path / "tracking.json"
+                self._earlier_run_possible = has_begun or tracking.exists()
                 with suppress(OSError):  # because the second call below raises it again
                     # because a driver that dies now may leave a run to search for
                     self._write_tracking(closed=False)
@@ -130,15 +129,12 @@ class TrialRun:
         batches = [reader.unread() for reader in self._readers]
         for reader, lines in zip(self._readers, batches, strict=True):
             if lines.damaged:
-                self.problem = (
-                    f"{counted(lines.damaged, 'damaged line')} in {self._folder.path / reader.name}"
-                )
+                damaged = counted(lines.damaged, "damaged line")
+                self.problem = f"{damaged} in {self._folder.path / reader.name}"
             for line in lines.values:
                 time_ms = int(line.time * 1000)
-                rows += [
-                    (mlflow_name(name), value, time_ms, line.step)
-                    for name, value in line.metrics.items()
-                ]
+                for name, value in line.metrics.items():
+                    rows.append((mlflow_name(name), value, time_ms, line.step))
         return rows, batches
 
     def _settings(self) -> dict[str, str]:
@@ -147,14 +143,14 @@ class TrialRun:
         try:
             written = settings(self._config or read_config(self._folder.path))
         except Exception as error:  # because a damaged file may hold anything
-            self.problem = (
-                f"its config in {self._folder.path / '.hydra'} cannot be read: {first_line(error)}"
-            )
+            config = self._folder.path / ".hydra"
+            self.problem = f"its config in {config} cannot be read: {first_line(error)}"
             return {}
         written |= {name: str(value) for name, value in facts.read(self._folder).settings.items()}
-        swept = {mlflow_name(name) for name in self.trial.params}
         fixed = {mlflow_name(name): value for name, value in written.items() if value != "null"}
-        return {name: value for name, value in fixed.items() if name not in swept}
+        for name in self.trial.params:
+            fixed.pop(mlflow_name(name), None)
+        return fixed
 
     def _end_metrics(self) -> dict[str, float]:
         """Return each objective as best/NAME, the returned metrics that were never reported, and
@@ -195,9 +191,8 @@ class TrialRun:
         # Folded, because one long line would widen MLflow's whole page.
         if log := "\n".join(_folded(printable(line)) for line in log_lines)[-_LOG_CHARACTERS:]:
             fence = "`" * (1 + max(map(len, re.findall("`+", log)), default=2))
-            lines.append(
-                f"The end of its log (the whole log is an artifact):\n\n{fence}text\n{log}\n{fence}"
-            )
+            lines.append("The end of its log (the whole log is an artifact):")
+            lines.append(f"{fence}text\n{log}\n{fence}")
         return "\n\n".join(lines)
 
     def _end_ms(self) -> int:
