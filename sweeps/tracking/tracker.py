@@ -145,11 +145,12 @@ class Tracker:
         started = time.monotonic()
         if not self._outage:
             # because MLflow would wait 20 s for a locked database
+            opening = self._creating.submit(run.open)
             try:
-                self._creating.submit(run.open).result(_PATIENCE_S)
+                error = opening.exception(_PATIENCE_S)
             except TimeoutError:
                 self._outage = f"no answer within {_PATIENCE_S:g} s"
-            except Exception as error:
+            else:
                 # any other error recurs in the thread, which reports it
                 if isinstance(error, outage_errors()):
                     self._outage = first_line(error)

@@ -20,6 +20,7 @@ from sweeps.choose.repeats import Repeats, add_seeds, choose_seeds
 from sweeps.choose.retries import Retries
 from sweeps.hydra.settings import SweeperConf
 from sweeps.hydra.sweeper_settings import target_of
+from sweeps.record.narrowed import count_distinct
 from sweeps.record.study import By, StudySnapshot
 from sweeps.record.writer import Record
 from sweeps.space.space import SearchSpace, canonical, is_grid
@@ -226,13 +227,7 @@ def _count_up_to(limit: int | None, space: SearchSpace, settings: SweeperConf) -
     """Return the number of different points, at most `limit`."""
     if limit is None or is_grid(settings):
         return sum(1 for _ in islice(space.points(), limit))
-    points: set[str] = set()
-    # because points repeat if conditions overlap
-    for point in islice(space.all_points(), 20 * limit):
-        points.add(canonical(point))
-        if len(points) == limit:
-            break
-    return len(points)
+    return count_distinct(space, limit)
 
 
 def _import_custom_space(settings: SweeperConf) -> Callable[..., Any] | None:
