@@ -111,13 +111,15 @@ class Tracker:
         try:
             self._study.open()
         except Exception as error:
-            is_outage = isinstance(error, outage_errors())
             may_wait = not required or self._study.may_exist
-            if may_wait and is_outage and not isinstance(error, ImportError):
+            # first, because `outage_errors` imports MLflow, which may be missing
+            is_missing = isinstance(error, ImportError)
+            if may_wait and not is_missing and isinstance(error, outage_errors()):
                 self._outage = first_line(error)
                 self._thread.start()
                 return
-            if not is_outage and not isinstance(error, OSError):
+            is_of_file = isinstance(error, OSError)
+            if not is_missing and not is_of_file and not isinstance(error, outage_errors()):
                 raise
             file = str((error.filename2 or error.filename) if isinstance(error, OSError) else "")
             if file.startswith(f"{self._snapshot.folder}/"):
