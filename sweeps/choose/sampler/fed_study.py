@@ -167,7 +167,9 @@ class FedStudy:
         """Raise UserError if the study has more than `count` trials of the record, because `kind`
         added others."""
         if self._count > count + self._offset:
-            problem = "it added trials to Optuna's study, where each must be one of the record"
+            problem = (
+                "it added trials to Optuna's study, where each trial must be one of the record"
+            )
             raise fault(kind, problem)
 
     def frozen(self, trial_id: int) -> FrozenTrial:
