@@ -34,17 +34,14 @@ def choose_trial(study: StudySnapshot, number: int | None) -> TrialRecord:
 
     Raises UserError if the trial has no result.
     """
-    if number is None:
-        mean = configurations.best(study)
-        trial = (
-            next(trial for trial in [*mean.rows, *mean.raced] if trial.result)
-            if mean
-            else study.best()
-        )
-    else:
-        trial = next((trial for trial in study.rows if trial.number == number), None)
+    missing = "completed trial with a result"
+    trial = study.best()
+    if number is not None:
+        missing = f"result of trial {number}"
+        trial = next((row for row in study.rows if row.number == number), None)
+    elif mean := configurations.best(study):
+        trial = next(row for row in [*mean.rows, *mean.raced] if row.result)
     if trial is None or not trial.objective:
-        missing = "completed trial with a result" if number is None else f"result of trial {number}"
         best_numbers = ", ".join(str(trial.number) for trial in study.top(5))
         choice = f"Choose a trial with a result, best first: {best_numbers}"
         show = f"Show the reason: {sweeps_line('status', study.folder)}"
@@ -177,10 +174,10 @@ def experiment(overrides: Sequence[str], choices: dict[str, Any]) -> str:
 
 def line(words: Sequence[str], working_folder: str) -> str:
     """Return words as a command to type in the current folder."""
-    change_folder = (
-        [] if Path(working_folder) == Path.cwd() else [f"cd {shlex.quote(working_folder)} &&"]
-    )
-    return " ".join([*change_folder, shlex.join(words)])
+    command = shlex.join(words)
+    if Path(working_folder) == Path.cwd():
+        return command
+    return f"cd {shlex.quote(working_folder)} && {command}"
 
 
 def _split_command(
@@ -198,16 +195,17 @@ def _split_command(
         end += 1
     end += 2 if words[end] == "-m" else 1
     multirun = ("-m", "--multirun")
-    program = [
-        *words[:end],
-        *(word for word in words[end:] if not _is_override(word) and word not in multirun),
-    ]
-    hydra = [
-        word
-        for word in words[end:]
-        if _is_override(word) and _is_hydra(word) and _is_reusable(word, settings)
-    ]
-    return program, hydra, any(word in multirun for word in words[end:])
+    program = words[:end]
+    hydra = []
+    had_flag = False
+    for word in words[end:]:
+        if word in multirun:
+            had_flag = True
+        elif not _is_override(word):
+            program.append(word)
+        elif _is_hydra(word) and _is_reusable(word, settings):
+            hydra.append(word)
+    return program, hydra, had_flag
 
 
 def _is_override(word: str) -> bool:

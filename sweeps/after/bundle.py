@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import chain, product
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
@@ -166,9 +167,8 @@ def _files_beside(
 
     large = [file for file in files if file.stat().st_size > _MOST_BYTES]
     for file in large:
-        problems.append(
-            f"{file} is not in the bundle, because the file exceeds {_MOST_BYTES / 1e6:g} MB"
-        )
+        problem = f"the file exceeds {_MOST_BYTES / 1e6:g} MB"
+        problems.append(f"{file} is not in the bundle, because {problem}")
     if earlier := definition.search.get("learn_from"):
         lacking = f"the studies of hydra.sweeper.learn_from are not in the bundle: {earlier}."
         problems.append(f"{lacking} To reproduce without them, add 'hydra.sweeper.learn_from=[]'")
@@ -198,14 +198,12 @@ def configuration(folder: Path, top: Path, studies: Path) -> Iterator[Path]:
 
 def _record_of(study: StudySnapshot) -> dict[str, Path]:
     """Return the files of the study's record by their paths below its folder."""
-    folders = [trial.folder for trial in study.rows if trial.folder.is_relative_to(study.folder)]
-    patterns = [(study.folder, _OF_STUDY), *((folder, _OF_TRIAL) for folder in folders)]
-    files: list[Path] = []
-    for folder, names in patterns:
-        for name in names:
-            files += folder.glob(name)
+    top = study.folder
+    folders = [trial.folder for trial in study.rows if trial.folder.is_relative_to(top)]
+    patterns = [*product([top], _OF_STUDY), *product(folders, _OF_TRIAL)]
+    files = chain.from_iterable(folder.glob(pattern) for folder, pattern in patterns)
     portable = [file for file in files if file.is_file() and file.name not in _OF_THIS_MACHINE]
-    return {file.relative_to(study.folder).as_posix(): file for file in portable}
+    return {file.relative_to(top).as_posix(): file for file in portable}
 
 
 def _find_top(definition: Definition, saved: Code) -> Path:
@@ -323,7 +321,10 @@ def app_folder(bundle: Bundle, folder: Path) -> Path:
 def describe_package_differences(folder: Path) -> list[str]:
     """Return a line for each package whose version differs here from the bundle's, and for
     Python's."""
-    recorded, here = (_parse_packages(text) for text in (_read_packages(folder), code.packages()))
+    recorded: dict[str, str] = {}
+    with suppress(OSError, UnicodeDecodeError):
+        recorded = _parse_packages((folder / "packages.txt").read_text())
+    here = _parse_packages(code.packages())
     return [
         f"{name} {here.get(name, 'is missing')} (was {version})"
         for name, version in recorded.items()
@@ -331,15 +332,10 @@ def describe_package_differences(folder: Path) -> list[str]:
     ]
 
 
-def _read_packages(folder: Path) -> str:
-    try:
-        return (folder / "packages.txt").read_text()
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
 def _parse_packages(text: str) -> dict[str, str]:
-    lines = [line.removeprefix("# ").replace(" ", "==", 1) for line in text.splitlines()]
-    return {
-        name: version for name, sign, version in (line.partition("==") for line in lines) if sign
-    }
+    packages = {}
+    for line in text.splitlines():
+        name, sign, version = line.removeprefix("# ").replace(" ", "==", 1).partition("==")
+        if sign:
+            packages[name] = version
+    return packages

@@ -96,9 +96,8 @@ def _read_setting(study: Path, setting: str) -> list[str] | None:
     """Return a setting of the sweeper that lists words, from the study's last command; None if it
     is not set."""
     try:
-        words = OmegaConf.select(
-            OmegaConf.load(study / "multirun.yaml"), f"hydra.sweeper.{setting}"
-        )
+        config = OmegaConf.load(study / "multirun.yaml")
+        words = OmegaConf.select(config, f"hydra.sweeper.{setting}")
         return None if words is None else [str(word) for word in words]
     except Exception as error:  # because a damaged file may hold anything
         raise UserError(

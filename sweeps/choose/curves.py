@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 
+from sweeps.base.files import Lines
 from sweeps.choose.scores import Array, quantiles
 from sweeps.record.study import TrialRecord
 from sweeps.trial.folder import TrialFolder
@@ -17,6 +18,12 @@ Curve = Mapping[int, float]
 """The losses that a trial reported, by step."""
 
 _MIN_TRIALS = 5  # completed trials that show how much a report is worth
+
+
+def finite_values(lines: Lines, metric: str) -> dict[int, float]:
+    """Return the finite values of a metric, by step. Of two lines of a step the last one counts."""
+    values = {line.step: line.metrics.get(metric, math.nan) for line in lines.values}
+    return {step: value for step, value in values.items() if math.isfinite(value)}
 
 
 @dataclass
@@ -43,11 +50,8 @@ class Reports:
             if not reader.mark_read(lines):
                 curve.clear()
             sign = -1 if self.maximizes else 1
-            # of two lines of a step the last one counts
-            values = {line.step: line.metrics.get(self.metric, math.nan) for line in lines.values}
-            for step, value in values.items():
-                if math.isfinite(value):
-                    curve[step] = sign * value
+            for step, value in finite_values(lines, self.metric).items():
+                curve[step] = sign * value
             if is_over:
                 del self._readers[number]
         return curve
@@ -86,17 +90,17 @@ class Ends:
         if not curve or not len(reports):
             return math.inf, math.inf
         report = curve[max(curve)]
-        nearest = min(max(report, reports[0]), reports[-1])
+        nearest = np.clip(report, reports[0], reports[-1])
         end = np.interp(nearest, reports, ends) + report - nearest
         return float(end), noise
 
     def fill(self, curves: Sequence[Curve], losses: Sequence[float]) -> list[float]:
         """Return the losses, with an estimate in place of each infinite loss, which a pruned trial
         has."""
-        filled = []
-        for curve, loss in zip(curves, losses, strict=True):
-            estimate, _ = self.estimate(curve) if loss == math.inf else (loss, 0.0)
-            filled.append(estimate)
+        filled = [*losses]
+        for index, curve in enumerate(curves):
+            if losses[index] == math.inf:
+                filled[index], _ = self.estimate(curve)
         return filled
 
 
@@ -105,6 +109,6 @@ def _noise(reports: Array, ends: Array) -> float:
     show it."""
     if len(ends) < _MIN_TRIALS or len(set(reports)) < 2 or len(set(ends)) < 2:
         return math.inf
-    matrix = np.corrcoef(quantiles(reports), quantiles(ends))
-    correlation = float(matrix[0, 1]) * (1 - 1 / len(ends))
-    return 1 / correlation**2 - 1 if correlation > 0 else math.inf
+    _, correlation = np.corrcoef(quantiles(reports), quantiles(ends))[0]
+    correlation *= 1 - 1 / len(ends)
+    return float(1 / correlation**2 - 1) if correlation > 0 else math.inf

@@ -89,16 +89,16 @@ class Proposals:
         if there is none."""
         encoded = self.encode(point)
         most = _MOST_FRACTIONS if self._space.has_fractions else _MOST_COMPARED
-        compared = islice(self._allowed.all_points(), len(self) + most)
-
-        def is_candidate(other: Point) -> bool:
+        nearest = point
+        least = math.inf
+        for other in islice(self._allowed.all_points(), len(self) + most):
             has_fixed = all(is_same(other.get(key), point[key]) for key in fixed)
-            return has_fixed and self.is_open(other)
-
-        def distance(other: Point) -> float:
-            return math.dist(encoded, self.encode(other))
-
-        return min(filter(is_candidate, compared), key=distance, default=point)
+            if has_fixed and self.is_open(other):
+                distance = math.dist(encoded, self.encode(other))
+                if distance < least:
+                    nearest = other
+                    least = distance
+        return nearest
 
     def most_promising(self, best: Sequence[Point], gain: Gain, draws: Iterator[float]) -> Point:
         """Return the untried point of highest gain that does not seem to fail; an empty point if
@@ -169,10 +169,8 @@ class Proposals:
         """Return the index of the parameter that each coordinate of an encoded point belongs to."""
         indices: list[int] = []
         for index, parameter in enumerate(self._space.parameters):
-            if isinstance(parameter, Choice) and not parameter.ordered:
-                indices += [index] * len(parameter.distinct)
-            else:
-                indices.append(index)
+            has_axes = isinstance(parameter, Choice) and not parameter.ordered
+            indices += [index] * (len([*parameter.distinct]) if has_axes else 1)
         return indices
 
     def encode(self, point: Point) -> list[float]:
@@ -186,12 +184,11 @@ class Proposals:
                 and self._space.exists(parameter, point)
                 and len(parameter.find(value)) > 0
             )
-            if isinstance(parameter, Choice) and not parameter.ordered:
-                for category in parameter.distinct:
-                    is_chosen = exists and is_same(category, value)
-                    encoded.append(_CATEGORY if is_chosen else 0.0)
-            else:
+            if isinstance(parameter, Interval) or parameter.ordered:
                 encoded.append(parameter.fraction(point[parameter.key]) if exists else 0.5)
+            else:
+                matches = [exists and is_same(category, value) for category in parameter.distinct]
+                encoded += [_CATEGORY * is_chosen for is_chosen in matches]
         return encoded
 
 

@@ -26,10 +26,15 @@ class Race:
         the race."""
         if not self._changes.read_new(study) and self._waits is not None and not study.enough:
             return Next(waits=self._waits)
+        # without open trials that will not be resumed, because the search has enough
         trials = [
             trial
             for trial in study.rows
-            if trial.race or trial.state.is_over or not _is_abandoned(trial, study)
+            if not study.enough
+            or trial.race
+            or trial.by_hand
+            or trial.state.is_over
+            or trial.number in study.under_way
         ]
         answer = self._choose(trials, any(trial.race for trial in trials))
         self._waits = None if answer.begin else answer.waits
@@ -58,18 +63,11 @@ class Race:
         """Return the best configurations, and further ones that are in the race already."""
         groups = by_configuration(trials, self.seeds.key)
         racing = candidates(groups, self.count, self.maximize)
-        for group in groups:
-            if group.raced and group.rows and group not in racing:
-                racing.append(group)
-        return racing
+        begun = [group for group in groups if group.raced and group.rows]
+        return racing + [group for group in begun if group not in racing]
 
     def _announce(self, racing: Sequence[Configuration]) -> str:
         fresh = self.seeds.of_race(len(racing))
         names = "; ".join(configuration.name for configuration in racing)
         seeds = f"up to {len(fresh)} fresh seeds each (first seed: {fresh[0]})"
         return f"final race: {counted(len(racing), 'configuration')}, {seeds}: {names}"
-
-
-def _is_abandoned(trial: TrialRecord, study: StudySnapshot) -> bool:
-    """Return whether an open trial will not be resumed, because the search has enough."""
-    return study.enough and not trial.by_hand and trial.number not in study.under_way

@@ -1,10 +1,9 @@
 """Losses on one scale, for models that expect values of about normal distribution."""
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import NDArray
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = NDArray[np.float64]
 
 # score of a distance alone, so that one result far ahead leaves room for a better one
 _LOWEST = -4.0
@@ -16,8 +15,7 @@ def quantiles(losses: Array) -> Array:
     from scipy.special import ndtri
 
     ranks = (losses[:, None] > losses).sum(1) + (losses[:, None] == losses).sum(1) / 2
-    normal_quantiles: Array = ndtri(ranks / len(losses))
-    return normal_quantiles
+    return np.array(ndtri(ranks / len(losses)))
 
 
 def scores(losses: Array) -> Array:

@@ -11,7 +11,9 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import Bounds, minimize
+from scipy.spatial.distance import cdist, pdist, squareform
 from scipy.special import ndtr
 
 from sweeps.choose.scores import Array, scores
@@ -60,7 +62,7 @@ class Surrogate:
     @property
     def scales(self) -> list[float]:
         """Return the logarithms of the lengths and of the noise."""
-        return [float(scale) for scale in self._scales]
+        return [*self._scales.tolist()]
 
     def fit(
         self,
@@ -89,9 +91,12 @@ class Surrogate:
         self.scores = scores(chosen_losses)
         self._worst = float(self.scores.max(initial=0))
 
-        self._deviations = _CONCURRENT if running else _ALONE
         few_results = max(0.0, 1 - len(chosen) / _MAX_ADDITIVE)
-        self._fit_kernel(_ADDITIVE * few_results if running else 0.0)
+        additive = _ADDITIVE * few_results if running else 0.0
+        self._deviations = _CONCURRENT if running else _ALONE
+        if len(chosen) >= _MIN_RESULTS and len(set(self.scores)) > 1:
+            self._scales = self._likely_scales(additive)
+        self._kernel = _Kernel(np.exp(self._scales[:-1]), self._indices, additive)
 
         self._results = self._posterior(self.points, self.scores)
         unended = self._newest(running)
@@ -100,11 +105,6 @@ class Surrogate:
 
     def _newest(self, encoded: Encoded) -> Array:
         return np.array(encoded[-_MAX_RESULTS:]).reshape(-1, len(self._indices))
-
-    def _fit_kernel(self, additive: float) -> None:
-        if len(self.scores) >= _MIN_RESULTS and len(set(self.scores)) > 1:
-            self._scales = self._likely_scales(additive)
-        self._kernel = _Kernel(np.exp(self._scales[:-1]), self._indices, additive)
 
     def _likely_scales(self, additive: float) -> Array:
         """Return scales that are more likely, by a few steps of L-BFGS-B (Byrd et al., SIAM Journal
@@ -118,8 +118,7 @@ class Surrogate:
             bounds=Bounds(self._prior - _FARTHEST, self._prior + _FARTHEST),
             options={"maxiter": _MAX_STEPS, "ftol": _PRECISION / len(self.scores)},
         )
-        scales: Array = fit.x
-        return scales
+        return np.array(fit.x)
 
     def mean(self, encoded: Encoded | Array) -> Array:
         """Return the expected score of the loss at each point."""
@@ -131,7 +130,8 @@ class Surrogate:
 
     def gain(self, encoded: Encoded) -> Array:
         """Return how far the lower confidence bound of each point is below the worst result, times
-        the probability of a result (Srinivas et al., ICML 2010).
+        the probability of a result (Srinivas et al., ICML 2010; Gardner et al., 2014; Rasmussen and
+        Williams, 3.9 and 6.5).
         """
         points = np.array(encoded)
         mean, deviation = self._losses.predict(points)
@@ -143,16 +143,10 @@ class Surrogate:
         # because other studies show where the bad points are
         deviation = (1 - others / 2) * deviation
         gain: Array = np.maximum(self._worst - mean + self._deviations * deviation, 0)
-        return gain * self._result_probability(points)
-
-    def _result_probability(self, points: Array) -> Array | float:
-        """Return the probability of a result (Gardner et al., 2014; Rasmussen and Williams, 3.9 and
-        6.5)."""
         if self._runs is None:
-            return 1.0
-        mean, deviation = self._runs.predict(points)
-        probability: Array = ndtr(mean / np.sqrt(_SOFTNESS**2 + deviation**2))
-        return probability
+            return gain
+        label, spread = self._runs.predict(points)
+        return np.array(gain * ndtr(label / np.sqrt(_SOFTNESS**2 + spread**2)))
 
     def _with_estimates(
         self, points: Array, estimates: Sequence[tuple[float, float]], losses: Array
@@ -193,8 +187,8 @@ class _Kernel:
         len(b))."""
         a = a / self._lengths
         b = b / self._lengths
-        squares = np.array([_squares(a[:, part], b[:, part]) for part in self._parts])
-        covariance, _ = _covariance(squares, self._additive)
+        parts = [cdist(a[:, part], b[:, part], "sqeuclidean") for part in self._parts]
+        covariance, _ = _covariance(np.array(parts), self._additive)
         return covariance
 
 
@@ -210,13 +204,6 @@ def _covariance(squares: Array, additive: float) -> tuple[Array, Array]:
     each, slopes = _matern(squares)
     covariance = (1 - additive) * joint + share * each.sum(0)
     return covariance, (1 - additive) * slope + share * slopes
-
-
-def _squares(a: Array, b: Array) -> Array:
-    """Return the squared distances, by a matrix product, which is faster than differences."""
-    sums = (a**2).sum(1)[:, None] + (b**2).sum(1)
-    squares: Array = np.maximum(sums - 2 * a @ b.T, 0)
-    return squares
 
 
 def _matern(squares: Array) -> tuple[Array, Array]:
@@ -286,10 +273,9 @@ class _Likelihood:
     """The likelihood of the scales given the values `y` at `x`, and their prior."""
 
     def __init__(self, x: Array, y: Array, indices: Array, prior: Array, additive: float) -> None:
-        # each pair of points once, because the covariance is symmetric
-        self._pairs = np.triu_indices(len(y), 1)
         parameters = [x[:, indices == index] for index in range(len(prior) - 1)]
-        self._squares = np.array([_squares(part, part)[self._pairs] for part in parameters])
+        # each pair of points once, because the covariance is symmetric
+        self._squares = np.array([pdist(part, "sqeuclidean") for part in parameters])
         self._y = y
         self._prior = prior
         self._additive = additive
@@ -300,31 +286,24 @@ class _Likelihood:
         Rasmussen and Williams, equation 5.9, with the variance of the process at its most likely
         value.
         """
+        n = len(self._y)
         noise = math.exp(scales[-1])
         squares = np.exp(-2 * scales[:-1])[:, None] * self._squares
         pairs_covariance, slope = _covariance(squares, self._additive)
-        covariance = (1 + noise + _JITTER) * np.eye(len(self._y))
-        covariance.T[self._pairs] = pairs_covariance
-        loss, by_covariance = _neg_log_likelihood(self._y, covariance)
+        covariance = squareform(pairs_covariance) + (1 + noise + _JITTER) * np.eye(n)
 
-        by_lengths = 2 * (squares * slope) @ by_covariance[self._pairs]
-        by_noise = noise * np.trace(by_covariance)
-        gradient = np.append(by_lengths, by_noise)
+        root = np.linalg.cholesky(covariance)
+        whitening = np.linalg.inv(root)
+        inverse = whitening.T @ whitening
+        solved = inverse @ self._y
+        square = float(self._y @ solved)
         distance = scales - self._prior
-        return loss + float(distance @ distance) / 2, gradient + distance
+        loss = n / 2 * math.log(square / n) + np.log(np.diag(root)).sum() + distance @ distance / 2
 
-
-def _neg_log_likelihood(y: Array, covariance: Array) -> tuple[float, Array]:
-    """Return the negative log likelihood of the values, up to a constant, and its slope by the
-    covariance, of which the lower triangle is read."""
-    n = len(y)
-    root = np.linalg.cholesky(covariance)
-    whitening = np.linalg.inv(root)
-    inverse = whitening.T @ whitening
-    solved = inverse @ y
-    square = float(y @ solved)
-    loss = n / 2 * math.log(square / n) + float(np.log(np.diag(root)).sum())
-    return loss, inverse / 2 - n / (2 * square) * np.outer(solved, solved)
+        by_covariance = inverse / 2 - n / (2 * square) * np.outer(solved, solved)
+        by_lengths = 2 * (squares * slope) @ squareform(by_covariance, checks=False)
+        by_noise = noise * np.trace(by_covariance)
+        return float(loss), np.append(by_lengths, by_noise) + distance
 
 
 def _best_and_newest(losses: Sequence[float]) -> list[int]:
@@ -383,15 +362,19 @@ class EarlierModels:
         models would add up.
         """
         before = own.scores[:, None] < own.scores
-        samples = _bootstrap(len(own.scores), seed)
+        count = len(own.scores)
+        random = np.random.RandomState(seed)
+        # how often each result is in each sample
+        samples = random.multinomial(count, np.full(count, 1 / count), _SAMPLES).astype(float)
         pairs = _pair_counts(samples, before)
         samples = samples[pairs > 0]
         pairs = pairs[pairs > 0]
 
-        own_misordered = _misordered(samples, before, own.left_out_means())
-        own_errors = np.minimum(own_misordered, pairs / 2)
-        means = [model.mean(own.points) for model in self._models]
-        errors = np.array([_misordered(samples, before, mean) for mean in means])
+        means = [own.left_out_means(), *(model.mean(own.points) for model in self._models)]
+        misordered = [before & (mean[:, None] >= mean) for mean in means]
+        counts = np.array([_pair_counts(samples, wrong) for wrong in misordered])
+        own_errors = np.minimum(counts[0], pairs / 2)
+        errors = counts[1:]
         is_worse = np.median(errors, axis=1) > np.percentile(own_errors, 95)
         errors[is_worse] = np.inf
 
@@ -400,19 +383,7 @@ class EarlierModels:
         return wins / len(pairs)
 
 
-def _bootstrap(count: int, seed: int) -> Array:
-    """Return how often each of `count` results is in each sample."""
-    random = np.random.RandomState(seed)
-    return random.multinomial(count, np.full(count, 1 / count), _SAMPLES).astype(float)
-
-
-def _pair_counts(samples: Array, pairs: Array) -> Array:
+def _pair_counts(samples: Array, pairs: NDArray[np.bool_]) -> Array:
     """Return how many of the pairs of results each sample has; `pairs[i, j]` is whether i and j
     are one."""
-    counts: Array = np.einsum("si,ij,sj->s", samples, pairs, samples)
-    return counts
-
-
-def _misordered(samples: Array, before: Array, mean: Array) -> Array:
-    """Return how many pairs of each sample a model with these means puts in the wrong order."""
-    return _pair_counts(samples, before & (mean[:, None] >= mean))
+    return np.array(np.einsum("si,ij,sj->s", samples, pairs, samples))

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -21,9 +20,9 @@ from sweeps.hydra.settings import SweeperConf
 from sweeps.hydra.sweeper_settings import target_of
 from sweeps.record import place, study_file
 from sweeps.record.definition import Definition, shared
-from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.record.study import StudySnapshot, verdict
 from sweeps.space.space import Parameter, SearchSpace, canonical, is_grid, text_of
-from sweeps.trial.job import Point, State
+from sweeps.trial.job import Outcome, Point, State
 
 _FILE = "learned.json"
 _MOST_CHANGES = 5  # different values that the note about a study shows
@@ -38,12 +37,13 @@ def start_points(settings: SweeperConf, space: SearchSpace) -> list[Point]:
     start = settings.start
     if start and is_grid(settings):
         raise _needs_a_search("hydra.sweeper.start")
-    if len(start) > (settings.n_trials or 0):
-        problem = (
-            f"hydra.sweeper.start: {len(start)} points, but"
-            f" hydra.sweeper.n_trials={settings.n_trials}"
+    count = len(start)
+    if count > (settings.n_trials or 0):
+        raise UserError(
+            f"hydra.sweeper.start: {count} points, but"
+            f" hydra.sweeper.n_trials={settings.n_trials}.\nType hydra.sweeper.n_trials={count} or"
+            " more."
         )
-        raise UserError(f"{problem}.\nType hydra.sweeper.n_trials={len(start)} or more.")
     points: dict[str, Point] = {}
     for typed in start:
         point = _parse_point(typed, space)
@@ -209,7 +209,7 @@ def _read_study(
     before = definition.config | _choices(folder / "multirun.yaml")
     now = shared(config) | _choices(config)
 
-    points = [*filter(None, (_to_space(trial, before, now, space) for trial in trials))]
+    points = [*filter(None, (_to_space(*trial, before, now, space) for trial in trials))]
     if not points:
         raise UserError(
             f"{setting}: none of its {len(trials)} {noun}s is in this search space.\nChoose another"
@@ -243,17 +243,24 @@ def _objective_text(names: Sequence[str], directions: Sequence[str]) -> str:
     return f"{' and '.join(names)} ({' and '.join(directions)})"
 
 
-def _merge(study: StudySnapshot, space: SearchSpace) -> tuple[list[TrialRecord], str]:
-    """Return the trials to learn from, the repeats of a configuration as one, and a noun for them.
+def _merge(study: StudySnapshot, space: SearchSpace) -> tuple[list[tuple[Point, Outcome]], str]:
+    """Return params and outcomes to learn from, the repeats of a configuration as one, and a noun
+    for them.
 
     If the space has the seed, repeats are points of their own.
     """
-    trials = [trial for trial in study.rows if _is_learned(trial)]
+    trials = [
+        trial
+        for trial in study.rows
+        if trial.state in _LEARNED and all(map(math.isfinite, trial.objective))
+    ]
     seed = study.seed_key.lstrip("+")
     if any(parameter.key.lstrip("+") == seed for parameter in space.parameters):
-        return trials, "trial"
-    groups = by_configuration(trials, study.seed_key)
-    merged = [_merge_repeats(group.rows, group.params) for group in groups if group.rows]
+        return [(trial.params, trial.attempts[-1]) for trial in trials], "trial"
+    merged = []
+    for group in by_configuration(trials, study.seed_key):
+        if end := verdict(group.rows, 1):
+            merged.append((group.params, end))
     return merged, "configuration" if len(merged) < len(trials) else "trial"
 
 
@@ -268,8 +275,7 @@ def _describe_changes(
     for key in {**before, **now}:
         is_fixed = key and key not in swept and not key.startswith(groups)
         if is_fixed and _parse_value(before.get(key)) != _parse_value(now.get(key)):
-            old = before.get(key, "(nothing)")
-            new = now.get(key, "(nothing)")
+            old, new = (values.get(key, "(nothing)") for values in (before, now))
             texts.append(f"{key}={old}, not {new}")
     if not texts:
         return ""
@@ -277,28 +283,17 @@ def _describe_changes(
     return f"; its configuration differs: {'; '.join(texts[:_MOST_CHANGES])}{more}"
 
 
-def _is_learned(trial: TrialRecord) -> bool:
-    return trial.state in _LEARNED and all(map(math.isfinite, trial.objective))
-
-
-def _merge_repeats(trials: list[TrialRecord], params: Point) -> TrialRecord:
-    """Return the trials of one configuration as one: the first that did not complete, or the first
-    with their mean."""
-    bad = next((trial for trial in trials if trial.state is not State.COMPLETED), None)
-    if bad or len(trials) == 1:
-        return replace(bad or trials[0], params=params)
-    mean = [fmean(values) for values in zip(*(trial.objective for trial in trials), strict=True)]
-    *before, last = trials[0].attempts
-    return replace(trials[0], params=params, attempts=(*before, replace(last, objective=mean)))
-
-
 def _to_space(
-    trial: TrialRecord, before: Mapping[str, str], now: Mapping[str, str], space: SearchSpace
+    params: Point,
+    end: Outcome,
+    before: Mapping[str, str],
+    now: Mapping[str, str],
+    space: SearchSpace,
 ) -> EarlierTrial | None:
-    """Return the trial as a point of this space, with values that its study fixed; None if it is
+    """Return a trial as a point of this space, with values that its study fixed; None if it is
     outside."""
     point = Point()
-    left = {key.lstrip("+"): value for key, value in trial.params.items()}
+    left = {key.lstrip("+"): value for key, value in params.items()}
     for parameter in space.parameters:
         if not space.exists(parameter, point):
             continue
@@ -315,7 +310,7 @@ def _to_space(
             return None
     if not space.contains(point):
         return None
-    return EarlierTrial(point, trial.state, trial.objective)
+    return EarlierTrial(point, end.state, end.objective)
 
 
 def _parse_value(text: str | None) -> Any:

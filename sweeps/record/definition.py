@@ -102,14 +102,11 @@ class Definition:
     def _identity(self) -> dict[str, str]:
         """Return all settings and values that may not change, as one would type them."""
         settings = {"study_name": self.name, "n_trials": self.n_trials, **self.search}
-        shared = {
-            key: text for key, text in self.config.items() if key and not _changes_no_result(key)
-        }
-        return {
-            **{f"hydra.sweeper.{key}": value for key, value in settings.items()},
-            **shared,
-            **self.parameters,
-        }
+        identity = {f"hydra.sweeper.{key}": value for key, value in settings.items()}
+        for key, text in self.config.items():
+            if key and not _changes_no_result(key):
+                identity[key] = text
+        return identity | self.parameters
 
 
 def define(
@@ -119,6 +116,7 @@ def define(
     config: DictConfig,
     planned: int,
     size: int | None,
+    sweep_dir: str | None = None,
 ) -> Definition:
     """Return the definition of a study that tries `planned` points of a space of `size` points."""
     repeats = 1 if is_grid(settings) else settings.repeats
@@ -134,6 +132,7 @@ def define(
         search=_search(settings, space),
         config=shared(config),
         total=planned * repeats,
+        sweep_dir=sweep_dir,
         storage=as_typed(config, "hydra.sweeper.storage"),
         tracking_uri=as_typed(config, "hydra.sweeper.tracking_uri"),
         seed_key=settings.seed_key,
@@ -170,8 +169,11 @@ def shared(config: DictConfig) -> dict[str, str]:
     names."""
     content = plain.content(config)
     content.pop("hydra", None)
-    flat = [(key, text) for key, text in _flat(content) if key and not _changes_no_result(key)]
-    return {key: mask_value(key, text) for key, text in flat}
+    return {
+        key: mask_value(key, text)
+        for key, text in _flat(content)
+        if key and not _changes_no_result(key)
+    }
 
 
 def _changes_no_result(key: str) -> bool:
@@ -217,10 +219,9 @@ def _values(parameter: Parameter) -> str:
 
 
 def _flat(node: Any, prefix: str = "") -> list[tuple[str, str]]:
-    if isinstance(node, dict) and node:
-        return [
-            pair
-            for key, value in node.items()
-            for pair in _flat(value, f"{prefix}.{key}" if prefix else str(key))
-        ]
-    return [(prefix, text_of(node) if not isinstance(node, str) else node)]
+    if not isinstance(node, dict) or not node:
+        return [(prefix, node if isinstance(node, str) else text_of(node))]
+    pairs = []
+    for key, value in node.items():
+        pairs += _flat(value, f"{prefix}.{key}" if prefix else str(key))
+    return pairs

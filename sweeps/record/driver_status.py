@@ -32,9 +32,10 @@ def read(folder: Path) -> DriverStatus | None:
     """Return the status that the newest driver wrote, or None if no status can be read."""
     try:
         content = read_json(folder / _FILE)
-        notes = {
-            name: tuple(map(str, (content or {}).get(name, ()))) for name in ("notes", "troubles")
-        }
-        return DriverStatus(**{**content, **notes}) if content else None
+        if not content:
+            return None
+        for name in ("notes", "troubles"):
+            content[name] = tuple(map(str, content.get(name, ())))
+        return DriverStatus(**content)
     except (CorruptFile, OSError, TypeError, KeyError):
         return None

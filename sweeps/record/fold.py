@@ -105,18 +105,18 @@ def _excluded(event: Event) -> Excluded:
 
 def trial_as_json(trial: TrialRecord, study: Path) -> dict[str, Any]:
     """Return a trial as JSON, for its event in the journal and for its trial.json."""
-    optional = {
-        "seed": dict(trial.seed),
-        "outside": trial.outside,
-        "added": trial.added,
-        "memory": dict(trial.memory),
-    }
     where = os.path.relpath(trial.folder, study)
     content: dict[str, Any] = {"number": trial.number, "params": trial.params, "by": trial.by}
     if trial.of is not None:
         content["of"] = trial.of
     if where != str(trial.number):
         content["folder"] = where
+    optional = {
+        "seed": dict(trial.seed),
+        "outside": trial.outside,
+        "added": trial.added,
+        "memory": dict(trial.memory),
+    }
     return content | {name: value for name, value in optional.items() if value}
 
 
@@ -151,10 +151,11 @@ def events_of_folders(study: StudySnapshot, typed: Collection[str]) -> list[Even
     count = len(study.rows)
     recorded = {str(trial.folder) for trial in study.rows}
     folders = dict(_read_folders(study.folder, by, recorded))
-    new = {number: folders[number] for number in sorted(folders) if number >= count}
     earlier = list(study.rows)
     events: dict[int, Event] = {}
-    for number, event in new.items():
+    for number, event in sorted(folders.items()):
+        if number < count:
+            continue
         overrides: Event = {}
         if event.get("unknown"):
             overrides = _read_overrides(study, number, typed, earlier)

@@ -1,7 +1,7 @@
 """The search space of a study without the points that a person has excluded while the study runs,
 or later."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -24,9 +24,9 @@ def narrow(space: SearchSpace, excluded: Sequence[Excluded]) -> SearchSpace:
 
 def has_untried(space: SearchSpace, study: StudySnapshot) -> bool:
     """Return whether the space has a point that was neither tried nor added."""
-    tried = {canonical(trial.configuration) for trial in study.rows} | {
-        canonical(point.params) for point in study.added
-    }
+    points = [trial.configuration for trial in study.rows]
+    points += [added.params for added in study.added]
+    tried = set(map(canonical, points))
     return any(canonical(point) not in tried for point in space.all_points())
 
 
@@ -35,15 +35,23 @@ def with_size(study: StudySnapshot, space: SearchSpace) -> list[Excluded]:
     or still may be."""
     if not study.excluded:
         return []
-    points = {canonical(point) for point in _begun(study) if space.contains(point)}
     limit = (study.planned or 0) + _FAR_MORE
-    # because points may repeat
-    for point in islice(narrow(space, study.excluded).all_points(), 20 * limit):
-        points.add(canonical(point))
+    begun = filter(space.contains, _begun(study))
+    count = count_distinct(narrow(space, study.excluded), limit, begun)
+    size = None if count == limit else count
+    return [*study.excluded[:-1], replace(study.excluded[-1], size=size)]
+
+
+def count_distinct(space: SearchSpace, limit: int, begun: Iterable[Point] = ()) -> int:
+    """Return the number of different points of a space and of those that have begun, at most
+    `limit`."""
+    points = set(map(canonical, begun))
+    # because points repeat if conditions overlap
+    for point in islice(space.all_points(), 20 * limit):
         if len(points) >= limit:
             break
-    size = None if len(points) >= limit else len(points)
-    return [*study.excluded[:-1], replace(study.excluded[-1], size=size)]
+        points.add(canonical(point))
+    return min(limit, len(points))
 
 
 def _begun(study: StudySnapshot) -> list[Point]:

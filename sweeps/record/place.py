@@ -16,30 +16,18 @@ _SHOWN = 10
 def resume_line(definition: Definition, folder: Path) -> str:
     """Return the command that resumes the study in `folder`, also if hydra.sweep.dir contains the
     time of a start."""
-    words = [
-        word
-        for word in definition.command
-        if word != "hydra.sweeper.extend=true" and not _is_sweep_dir(word)
-    ]
+    left_out = ("hydra.sweeper.extend=true", *filter(_is_sweep_dir, definition.command))
+    words = [word for word in definition.command if word not in left_out]
     words.append(f"{NAME}={quoted(definition.name)}")
-    if place := _sweep_dir(definition, folder):
-        words.append(f"{_DIR}={quoted(place)}")
-    return shlex.join(words)
 
-
-def _sweep_dir(definition: Definition, folder: Path) -> str:
-    """Return the hydra.sweep.dir of the study in `folder`; empty if the study's name leads
-    there."""
     working = Path(definition.working_folder)
-    if (
-        is_usual(definition)
-        and folder.resolve() == (working / "multirun" / definition.name).resolve()
-    ):
-        return ""
+    place = folder.resolve()
     typed = definition.sweep_dir
-    if typed is not None and (working / typed).resolve() == folder.resolve():
-        return typed
-    return str(folder)
+    if typed is not None and (working / typed).resolve() == place:
+        words.append(f"{_DIR}={quoted(typed)}")
+    elif not is_usual(definition) or place != (working / "multirun" / definition.name).resolve():
+        words.append(f"{_DIR}={quoted(str(folder))}")
+    return shlex.join(words)
 
 
 def is_usual(definition: Definition) -> bool:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from operator import le, mul
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -139,9 +140,8 @@ class TrialRecord:
 
 def update_outside(trial: TrialRecord, contains: Callable[[Point], bool]) -> TrialRecord:
     """Return the trial, no longer marked as outside if the search space has grown around it."""
-    return (
-        replace(trial, outside=False) if trial.outside and contains(trial.configuration) else trial
-    )
+    is_inside = trial.outside and contains(trial.configuration)
+    return replace(trial, outside=False) if is_inside else trial
 
 
 @dataclass(frozen=True)
@@ -235,12 +235,11 @@ class StudySnapshot:
         pruned."""
         if self.repeats == 1:
             return 0
-        decided = (
-            trials
-            for trials in by_first(self.rows).values()
-            if any(trial.state.decides for trial in trials)
-        )
-        return sum(max(0, self.repeats - len(trials)) for trials in decided)
+        count = 0
+        for trials in by_first(self.rows).values():
+            if any(trial.state.decides for trial in trials):
+                count += max(0, self.repeats - len(trials))
+        return count
 
     def with_tracking(self, seconds: Mapping[int, float]) -> "StudySnapshot":
         """Return the study with the seconds that each trial took to show in MLflow, by the trials'
@@ -271,21 +270,16 @@ class StudySnapshot:
         if len(self.directions) < 2:
             return set()
         signs = [-1 if direction == "maximize" else 1 for direction in self.directions]
-        points = sorted(
-            (
-                [sign * value for sign, value in zip(signs, trial.objective, strict=True)],
-                trial.number,
-            )
-            for trial in self.rows
-            if trial.result
-        )
+        points = []
+        for trial in self.rows:
+            if trial.result:
+                values = [*map(mul, signs, trial.objective)]
+                points.append((values, trial.number))
+
         front: list[tuple[list[float], int]] = []
         # sorted, because then no later point dominates an earlier point
-        for values, number in points:
-            if not any(
-                all(a <= b for a, b in zip(best, values, strict=True)) and best != values
-                for best, _ in front
-            ):
+        for values, number in sorted(points):
+            if not any(all(map(le, best, values)) and best != values for best, _ in front):
                 front.append((values, number))
         return {number for _, number in front}
 
@@ -325,9 +319,8 @@ class StudySnapshot:
         for trial in self.rows:
             for name, value in trial.params.items():
                 numeric[name] &= isinstance(value, int | float) and not isinstance(value, bool)
-        return sorted(
-            filter(numeric.__getitem__, numeric), key=lambda name: -self.importance.get(name, 0.0)
-        )
+        names = [name for name, is_numeric in numeric.items() if is_numeric]
+        return sorted(names, key=lambda name: -self.importance.get(name, 0.0))
 
 
 def read_state(trial: TrialRecord) -> TrialRecord:
@@ -391,7 +384,6 @@ def verdict(trials: Sequence[TrialRecord], repeats: int) -> Outcome | None:
     completed = [trial.attempts[-1] for trial in ended if trial.result]
     if not completed:
         return ended[-1].attempts[-1]
-    means = [
-        fmean(values) for values in zip(*(outcome.objective for outcome in completed), strict=True)
-    ]
+    columns = zip(*(outcome.objective for outcome in completed), strict=True)
+    means = [*map(fmean, columns)]
     return replace(completed[0], state=State.COMPLETED, objective=means)

@@ -136,11 +136,10 @@ def shared_settings(study: StudySnapshot) -> dict[str, str]:
         name.partition(" under ")[0].lstrip("+") for name in (*study.space, *parameters(study.rows))
     }
     sections = tuple(f"{name}." for name in swept)
-    fixed = {name: value for name, value in study.fixed.items() if "${" not in value}
     return {
         name: value
-        for name, value in fixed.items()
-        if name not in swept and not name.startswith(sections)
+        for name, value in study.fixed.items()
+        if name not in swept and not name.startswith(sections) and "${" not in value
     }
 
 
@@ -152,13 +151,12 @@ def _values(content: dict[Any, Any]) -> dict[str, Any]:
 
 def _pairs(choices: Any) -> list[tuple[str, str]]:
     """Return the groups of the app, and the choice of each."""
-    choices = choices.items() if isinstance(choices, dict) else []
-    pairs = [(str(name), choice) for name, choice in choices if isinstance(choice, str)]
-    return [
-        (name, choice)
-        for name, choice in pairs
-        if not name.startswith("hydra/") and "${" not in choice
-    ]
+    pairs = []
+    for name, choice in choices.items() if isinstance(choices, dict) else ():
+        is_of_app = not str(name).startswith("hydra/")
+        if is_of_app and isinstance(choice, str) and "${" not in choice:
+            pairs.append((str(name), choice))
+    return pairs
 
 
 def _text(value: Any) -> str:

@@ -2,7 +2,7 @@
 writer, the driver."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from sweeps.base.files import CorruptFile
@@ -24,11 +24,12 @@ class Record:
         self._journal = Journal(study.folder / FILE)
         self._fold = fold = Fold(study.folder)
         self._under_way: set[int] = set()
-        lists: dict[str, Any] = {"rows": fold.trials, "changes": fold.changes}
-        lists |= {"added": fold.added, "excluded": fold.excluded}
         self.study = replace(
             study,
-            **lists,
+            rows=fold.trials,
+            changes=fold.changes,
+            added=fold.added,
+            excluded=fold.excluded,
             shared=fold.shared,
             open_numbers=fold.open_numbers,
             under_way=self._under_way,
@@ -71,20 +72,14 @@ class Record:
 
     def queue(self, trial: TrialRecord, shared: Mapping[str, Any]) -> None:
         """Record a new trial, with the state of its sampler (`shared`)."""
-        content = trial_as_json(trial, self.study.folder) | (
-            {"shared": dict(shared)} if shared else {}
-        )
+        content = trial_as_json(trial, self.study.folder)
+        if shared:
+            content["shared"] = dict(shared)
         self._append({"op": "queued", **content})
 
     def add(self, added: Added) -> None:
         """Record a trial that a person adds."""
-        event = {
-            "op": "added",
-            "name": added.name,
-            "params": added.params,
-            "outside": added.outside,
-        }
-        self._append({**event, "by": added.by, "at": added.at})
+        self._append({"op": "added", **asdict(added)})
 
     def exclude(self, excluded: Excluded, space: SearchSpace) -> None:
         """Record a condition on the points of the study's space that a person excludes."""
@@ -100,13 +95,11 @@ class Record:
     def reopen(self, numbers: Sequence[int]) -> None:
         """Record that these trials run again. Their earlier attempts no longer count against
         them."""
-        counts = {number: len(TrialFolder(self.trials[number].folder).ends()) for number in numbers}
-        self._append(
-            *(
-                {"op": "reopened", "number": number, "forgiven": count}
-                for number, count in counts.items()
-            )
-        )
+        events = []
+        for number in dict.fromkeys(numbers):
+            count = len(TrialFolder(self.trials[number].folder).ends())
+            events.append({"op": "reopened", "number": number, "forgiven": count})
+        self._append(*events)
 
     def store_memory(self, number: int, memory: Mapping[str, Any]) -> None:
         """Record the pruner's state of a trial, if the state has changed."""
@@ -152,5 +145,10 @@ def read(study: StudySnapshot) -> StudySnapshot:
     journal.read(fold.apply)
     if not journal.count:
         raise CorruptFile(journal.path, "it is empty")
-    requests: dict[str, Any] = {"added": tuple(fold.added), "excluded": tuple(fold.excluded)}
-    return replace(study, rows=tuple(fold.trials), changes=tuple(fold.changes), **requests)
+    return replace(
+        study,
+        rows=tuple(fold.trials),
+        changes=tuple(fold.changes),
+        added=tuple(fold.added),
+        excluded=tuple(fold.excluded),
+    )

@@ -10,16 +10,24 @@ import hashlib
 import json
 import time
 import zlib
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 from urllib.parse import urlencode
 
-from sweeps.trial.metrics import is_gpu_use
+from sweeps.base.files import CorruptFile
+from sweeps.record.study import StudySnapshot
+from sweeps.tracking.run_data import mlflow_name, names_by_log
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.metrics import METRICS, SYSTEM_METRICS, is_gpu_use
 
 _CURVES_FIRST = ("val_accuracy", "val_loss", "accuracy", "loss")
 _MOST_CURVES = 4
+# trials whose files show which metrics are curves, because most trials report the same
+_CURVES_OF = 20
 _NEWEST_KNOWN = (3, 17)
 _NOT_GENAI = "workflowType=machine_learning"  # because MLflow 3.17 otherwise opens its GenAI pages
 ALL_EXPERIMENTS = f"/#/experiments?{_NOT_GENAI}"
@@ -33,20 +41,17 @@ _SECTIONS = {
 }
 """Number of columns, and height in pixels, of each section."""
 _BY_STEP: dict[str, Any] = {
-    **{
-        "xAxisKey": "step",
-        "lineSmoothness": 0,
-        "selectedXAxisMetricKey": "",
-        "range": {},
-        "yAxisKey": "metric",
-    },
-    **{"xAxisScaleType": "linear", "scaleType": "linear"},
-    **{
-        "yAxisExpressions": [],
-        "ignoreOutliers": False,
-        "useGlobalXaxisKey": True,
-        "useGlobalLineSmoothing": True,
-    },
+    "xAxisKey": "step",
+    "lineSmoothness": 0,
+    "selectedXAxisMetricKey": "",
+    "range": {},
+    "yAxisKey": "metric",
+    "xAxisScaleType": "linear",
+    "scaleType": "linear",
+    "yAxisExpressions": [],
+    "ignoreOutliers": False,
+    "useGlobalXaxisKey": True,
+    "useGlobalLineSmoothing": True,
 }
 _BY_TIME = {**_BY_STEP, "xAxisKey": "time-relative", "useGlobalXaxisKey": False}
 _DIFFERENCES: dict[str, Any] = {
@@ -100,10 +105,11 @@ class View:
         """Return the experiment tag, as key and value, that describes the view."""
         best = [f"best/{name}" for name in self.objective]
         charts = self._draw(best)
-        columns = [
-            *["tags.`study`"] * bool(self.where),
-            *_columns(self.params, best, self.errors_first),
-        ]
+        metrics = [f"metrics.`{name}`" for name in best]
+        columns = [_STATE, *metrics, *(f"params.`{name}`" for name in self.params[:12])]
+        columns.insert(1 if self.errors_first else len(columns), _ERROR)
+        if self.where:
+            columns.insert(0, "tags.`study`")
         state = {  # MLflow fills in its defaults for all other keys
             "searchFilter": self.where or f"tags.study = {quote(self.study)} AND {TRIALS}",
             "orderByKey": f"metrics.`{best[0]}`",
@@ -121,30 +127,33 @@ class View:
         return tag_name(self.study), json.dumps(content)
 
     def _draw(self, best: Names) -> list[Any]:
-        """Return the charts, with logarithms in place of the params that have one."""
+        """Return the charts, with logarithms in place of the params that have one; each of the main
+        curves, and of the GPUs, has a chart of its own."""
         shared = [name for name in self.params if name not in self.lacking] or self.params
-        shared_first = [*shared, *(name for name in self.params if name not in shared)]
-        numbers = [name for name in self.numbers if name in shared]
+        lacking = [name for name in self.params if name not in shared]
+        axes = {name: name for name in (*self.params, *self.numbers)}
+        axes |= {name.removeprefix("log10 "): name for name in self.logarithms}
+        params = [axes[name] for name in shared]
+        objective = {"key": best[0], "type": "METRIC"}
+
+        title = f"{', '.join(params) or 'trials'} → {', '.join(best)}"
+        columns = {"selectedParams": params, "selectedMetrics": best}
+        charts = [_chart("PARALLEL", "Sweep", title, showAllRuns=True, **columns)]
+        numbers = [axes[name] for name in self.numbers if name in shared]
+        if len(numbers) > 1:
+            x, y, *_ = numbers
+            title = f"{x}, {y} → {best[0]}"
+            axis = {"xaxis": _param_axis(x), "yaxis": _param_axis(y), "zaxis": objective}
+            charts.append(_chart("CONTOUR", "Parameters", title, **axis))
+        for name in [axes[name] for name in (*shared, *lacking)][:3]:
+            axis = {"xaxis": _param_axis(name), "yaxis": objective}
+            charts.append(_chart("SCATTER", "Parameters", f"{name} → {best[0]}", **axis))
+
+        main_curves = _main_curves(self.objective, self.curves)
+        charts += [_curve("Curves", name, _BY_STEP) for name in main_curves]
         gpus = sorted(filter(is_gpu_use, self.curves))
-        by_log = {name.removeprefix("log10 "): name for name in self.logarithms}
-        axes, shared_axes, number_axes = (
-            [by_log.get(name, name) for name in names] for names in (shared_first, shared, numbers)
-        )
-        return _charts(
-            axes, shared_axes, number_axes, best, _main_curves(self.objective, self.curves), gpus
-        )
-
-
-def _columns(params: Names, best: Names, errors_first: bool) -> list[str]:
-    """Return the columns of the table of trials: the state, the objectives, the first params and
-    the error."""
-    columns = [
-        _STATE,
-        *(f"metrics.`{name}`" for name in best),
-        *(f"params.`{name}`" for name in params[:12]),
-    ]
-    columns.insert(1 if errors_first else len(columns), _ERROR)
-    return columns
+        charts += [_curve("GPUs", name, _BY_TIME) for name in gpus]
+        return [*charts, _chart("DIFFERENCE", "Trials", "Trials", **_DIFFERENCES)]
 
 
 def _sections(charts: Sequence[Any]) -> list[dict[str, Any]]:
@@ -162,38 +171,6 @@ def _sections(charts: Sequence[Any]) -> list[dict[str, Any]]:
         for name, (count, height) in _SECTIONS.items()
         if name in filled
     ]
-
-
-def _charts(
-    params: Names, shared: Names, numbers: Names, best: Names, metrics: Names, gpus: Names
-) -> list[Any]:
-    """Return all charts; each of `metrics` and `gpus` has a curve of its own."""
-    charts = [_parallel(shared, best)]
-    if len(numbers) > 1:
-        charts.append(_contour(numbers[0], numbers[1], best[0]))
-    charts += [_scatter(name, best[0]) for name in params[:3]]
-    charts += [_curve("Curves", name, _BY_STEP) for name in metrics]
-    charts += [_curve("GPUs", name, _BY_TIME) for name in gpus]
-    charts.append(_chart("DIFFERENCE", "Trials", "Trials", **_DIFFERENCES))
-    return charts
-
-
-def _parallel(params: Names, metrics: Names) -> dict[str, Any]:
-    title = f"{', '.join(params) or 'trials'} → {', '.join(metrics)}"
-    columns = {"selectedParams": params, "selectedMetrics": metrics}
-    return _chart("PARALLEL", "Sweep", title, showAllRuns=True, **columns)
-
-
-def _contour(x: str, y: str, metric: str) -> dict[str, Any]:
-    axes = {"xaxis": _axis(x, "PARAM"), "yaxis": _axis(y, "PARAM")}
-    return _chart(
-        "CONTOUR", "Parameters", f"{x}, {y} → {metric}", **axes, zaxis=_axis(metric, "METRIC")
-    )
-
-
-def _scatter(param: str, metric: str) -> dict[str, Any]:
-    axes = {"xaxis": _axis(param, "PARAM"), "yaxis": _axis(metric, "METRIC")}
-    return _chart("SCATTER", "Parameters", f"{param} → {metric}", **axes)
 
 
 def _curve(section: str, metric: str, x_axis: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,9 +204,8 @@ def path(experiment_id: str, study: str, as_table: bool = False) -> str:
     page = f"/#/experiments/{experiment_id}/runs?{_NOT_GENAI}"
     if unknown_version():
         return page
-    return (
-        f"{page}&viewStateShareKey={key(study)}&compareRunsMode={'TABLE' if as_table else 'CHART'}"
-    )
+    mode = "TABLE" if as_table else "CHART"
+    return f"{page}&viewStateShareKey={key(study)}&compareRunsMode={mode}"
 
 
 def path_of_experiments(experiment_ids: Names) -> str:
@@ -243,8 +219,8 @@ def quote(text: str) -> str:
     return f'"{text}"' if "'" in text else f"'{text}'"
 
 
-def _axis(name: str, kind: str) -> dict[str, str]:
-    return {"key": name, "type": kind}
+def _param_axis(name: str) -> dict[str, str]:
+    return {"key": name, "type": "PARAM"}
 
 
 def _main_curves(objective: Names, curves: Collection[str]) -> list[str]:
@@ -254,10 +230,84 @@ def _main_curves(objective: Names, curves: Collection[str]) -> list[str]:
 
 
 def _chart(kind: str, section: str, title: str, **settings: Any) -> dict[str, Any]:
-    chart = {
+    return {
         "uuid": f"{kind}-{title}",
         "displayName": title,
         "type": kind,
         "metricSectionId": section,
+        "deleted": False,
+        "isGenerated": False,
+        "runsCountToCompare": 100,
+        **settings,
     }
-    return {**chart, "deleted": False, "isGenerated": False, "runsCountToCompare": 100, **settings}
+
+
+class StudyView:
+    """The swept params and the curves of a study, by their names in MLflow."""
+
+    def __init__(self) -> None:
+        self._swept: dict[str, None] = {}  # ordered set
+        self._curves: dict[str, None] = {}
+        # params that trials have together: several in a conditional space
+        self._branches: set[frozenset[str]] = set()
+
+    def derive(self, study: StudySnapshot) -> None:
+        """Add the params and curves of the study's trials, which earlier drivers may have run."""
+        for trial in study.rows:
+            self._add_params([mlflow_name(name) for name in trial.params])
+        reporting = [trial for trial in study.rows if trial.metrics]
+        for trial in reporting[:_CURVES_OF]:
+            self._curves |= dict.fromkeys(_read_curves(TrialFolder(trial.folder)))
+
+    def add(self, params: Sequence[str], curves: Sequence[str]) -> bool:
+        """Add the params and curves of a trial, as MLflow names them, and return whether the view
+        changes."""
+        count = len(self._branches) + len(self._curves)
+        self._add_params(params)
+        self._curves |= dict.fromkeys(curves)
+        return count < len(self._branches) + len(self._curves)
+
+    def _add_params(self, params: Sequence[str]) -> None:
+        """Add the params of a trial. A trial whose params are lost has none."""
+        if params:
+            self._swept |= dict.fromkeys(params)
+            self._branches.add(frozenset(params))
+
+    def tag(self, study: StudySnapshot) -> tuple[str, str]:
+        """Return the experiment tag, as key and value, that describes the view."""
+        view = View(
+            study=study.name,
+            params=[*self._swept],
+            objective=[*map(mlflow_name, study.objective)],
+            maximize=study.directions[0] == "maximize",
+            curves=self._curves,
+            numbers=[*map(mlflow_name, study.numbers())],
+            errors_first=study.all_failed,
+            lacking=self._partial_params(),
+            logarithms=names_by_log(study.space).values(),
+        )
+        return view.tag
+
+    def _partial_params(self) -> set[str]:
+        """Return the params that some trials lack: a final race's seed, a param that exists under a
+        condition.
+
+        If each param is lacking somewhere, return those outside of the largest branch, which then
+        has charts.
+        """
+        if not self._branches:
+            return set()
+        shared = frozenset.intersection(*self._branches)
+        shown = shared or max(self._branches, key=lambda branch: (len(branch), sorted(branch)))
+        return {*self._swept} - shown
+
+
+def _read_curves(folder: TrialFolder) -> list[str]:
+    """Return the metrics that a trial reported at several steps."""
+    points: Counter[str] = Counter()
+    for name in (METRICS, SYSTEM_METRICS):
+        # because the view of the other metrics is still of use
+        with suppress(CorruptFile, OSError):
+            for line in folder.read_metrics(0, name).values:
+                points.update(map(mlflow_name, line.metrics))
+    return [name for name, count in points.items() if count > 1]

@@ -92,9 +92,15 @@ def _where(studies: Sequence[ComparedStudy], others: Sequence[str]) -> str:
     is_final = len(trials) <= _MOST_RUNS and all(trial.state.is_over for trial in trials)
 
     # Because a study that begins later would be in a view that leaves out others.
-    if is_final or len(others) > _MOST_OTHERS:
-        return _choose(studies)
-    return _leave_out(others)
+    if not is_final and len(others) <= _MOST_OTHERS:
+        return _leave_out(others)
+
+    # of many trials the best
+    by_rank = chain.from_iterable(zip_longest(*(each.findings.ranked for each in studies)))
+    best = [trial for trial in by_rank if trial]
+    run_ids = filter(None, [run_of(trial.folder) for trial in best[: 2 * _MOST_RUNS]])
+    quoted = [comparison_view.quote(run_id) for run_id in run_ids]
+    return f"attributes.run_id IN ({', '.join(quoted[:_MOST_RUNS])})"
 
 
 def _view_of(
@@ -106,13 +112,15 @@ def _view_of(
     params = [mlflow_name(name) for name in settings]
     shared = {name for name in settings if all(each.is_in_all_trials(name) for each in studies)}
     numbers = [mlflow_name(name) for name in first.numbers()]
+    rows_of_all = chain.from_iterable(each.study.rows for each in studies)
+    reported = chain.from_iterable(row.metrics for row in rows_of_all)
     log_names = [set(names_by_log(each.study.space).values()) for each in studies]
     return comparison_view.View(
         study=", ".join(names),
         params=params,
         objective=[mlflow_name(name) for name in first.objective],
         maximize=first.directions[0] == "maximize",
-        curves=_metrics_of(studies),
+        curves=dict.fromkeys(map(mlflow_name, reported)),  # in the order in which they appear
         numbers=[name for name in numbers if name in params],
         lacking=[mlflow_name(name) for name in settings if name not in shared],
         where=where,
@@ -120,30 +128,10 @@ def _view_of(
     )
 
 
-def _metrics_of(studies: Sequence[ComparedStudy]) -> dict[str, None]:
-    """Return MLflow's names of the metrics of all trials, in the order in which they appear."""
-    curves: dict[str, None] = {}
-    for each in studies:
-        for row in each.study.rows:
-            for name in row.metrics:
-                curves[mlflow_name(name)] = None
-    return curves
-
-
 def _leave_out(others: Sequence[str]) -> str:
     """Return the filter of the trials of all studies of an experiment but these."""
     conditions = [f"tags.study != {comparison_view.quote(name)}" for name in others]
     return " AND ".join([*conditions, comparison_view.TRIALS])
-
-
-def _choose(studies: Sequence[ComparedStudy]) -> str:
-    """Return the filter of the trials of these studies, by their runs: of many trials the best."""
-    trials = [each.findings.ranked for each in studies]
-    by_rank = chain.from_iterable(zip_longest(*trials))
-    best = [trial for trial in by_rank if trial]
-    run_ids = [run_of(trial.folder) for trial in best[: 2 * _MOST_RUNS]]
-    quoted = [comparison_view.quote(run_id) for run_id in run_ids if run_id]
-    return f"attributes.run_id IN ({', '.join(quoted[:_MOST_RUNS])})"
 
 
 def path_by_name(uri: str, name: str) -> str | None:

@@ -56,9 +56,9 @@ def delete_runs(uri: str, study: Path) -> int:
     """Delete the runs of a study with their models, the trials' runs first, and return their
     number."""
     run_id = run_of(study)
-    if run_id is None:
-        return 0
     count = 0
+    if run_id is None:
+        return count
     try:
         client = connect(uri)
         run = client.get_run(run_id)

@@ -1,13 +1,17 @@
-"""The metrics, params and tags of a run, sent to MLflow."""
+"""The metrics, params, tags and files of a run, as MLflow gets them."""
 
 import hashlib
 import math
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import yaml
+
 from sweeps.base.secrets import mask_value, without_password
+from sweeps.hydra import plain
 from sweeps.tracking.store import UNWANTED, first_line, is_refusal
 from sweeps.trial.job import Point
 
@@ -16,6 +20,7 @@ MetricRow = tuple[str, float, int, int]
 again."""
 _MOST_LETTERS = 250  # of a name
 _BATCH = 1000  # metrics, params and tags that MLflow takes in one call
+_LONG_BYTES = 5_000_000
 _PARAMS = 100  # params that MLflow takes in one call
 
 
@@ -40,7 +45,8 @@ def mlflow_name(name: str) -> str:
     """
     spelled = "".join(_WORDS.get(sign, sign) for sign in name.lstrip("+~"))
     allowed = re.sub(r"[^\w\-. /:]", "_", spelled)
-    if _is_no_path(allowed):
+    is_path = posixpath.normpath(allowed) == allowed != "."
+    if not is_path or allowed.startswith(("..", "/")):  # as in a//b
         allowed = allowed.replace("/", "_").replace(".", "_") or "_"
     if len(allowed) > _MOST_LETTERS:
         digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
@@ -48,31 +54,25 @@ def mlflow_name(name: str) -> str:
     return allowed
 
 
-def _is_no_path(name: str) -> bool:
-    """Return whether MLflow refuses a name because it is no plain relative path, as `a//b`, `/a`
-    and `..` are."""
-    return posixpath.normpath(name) != name or name == "." or name.startswith(("..", "/"))
-
-
 def names_by_log(space: Mapping[str, str]) -> dict[str, str]:
     """Return the name of the logarithm of each param that is searched by logarithm, as MLflow's
     axes are linear."""
-    by_log = (
-        key.partition(" under ")[0]
-        for key, domain in space.items()
-        if domain.startswith("log interval(")
-    )
-    return {name: f"log10 {mlflow_name(name)}" for name in by_log}
+    names = {}
+    for key, domain in space.items():
+        if domain.startswith("log interval("):
+            name = key.partition(" under ")[0]
+            names[name] = f"log10 {mlflow_name(name)}"
+    return names
 
 
 def logarithms(params: Point, space: Mapping[str, str]) -> dict[str, str]:
     """Return the logarithms of params by their names in MLflow."""
-    pairs = [(name, params.get(param)) for param, name in names_by_log(space).items()]
-    return {
-        name: f"{math.log10(value):.6g}"
-        for name, value in pairs
-        if isinstance(value, int | float) and value > 0
-    }
+    texts = {}
+    for param, name in names_by_log(space).items():
+        value = params.get(param)
+        if isinstance(value, int | float) and value > 0:
+            texts[name] = f"{math.log10(value):.6g}"
+    return texts
 
 
 def send(
@@ -101,9 +101,10 @@ def send_settings(client: Any, run_id: str, settings: Mapping[str, str]) -> str:
     from mlflow.exceptions import MlflowException
 
     params = {name: mask_value(name, value) for name, value in settings.items()}
+    entities = [Param(*pair) for pair in params.items()]
     try:
-        for start in range(0, len(params), _PARAMS):
-            batch = [Param(*pair) for pair in list(params.items())[start : start + _PARAMS]]
+        for start in range(0, len(entities), _PARAMS):
+            batch = entities[start : start + _PARAMS]
             client.log_batch(run_id, params=batch, synchronous=True)
     except MlflowException as error:
         if error.error_code not in UNWANTED or not is_refusal(error):
@@ -140,3 +141,40 @@ def _log(client: Any, run_id: str, batch: Sequence[Any]) -> str:
         ]
         return next(filter(None, refusals), "")
     return ""
+
+
+def copy_for_show(file: Path, folder: Path) -> Path:
+    """Return a file that others may read: without secrets, if it is a YAML file, and not too long.
+
+    If this changes the file, the path leads to a copy of the same name in `folder`.
+    """
+    if file.stat().st_size > _LONG_BYTES:
+        return _shortened(file, folder)
+    if file.suffix != ".yaml":
+        return file
+    text = file.read_text(errors="replace")
+    try:
+        content = plain.load(text)
+        masked = mask_value("", content)
+        if masked == content:
+            return file
+        text = yaml.safe_dump(masked, sort_keys=False)
+    except yaml.YAMLError:  # because the file may be damaged
+        text = without_password(text)
+    (folder / file.name).write_text(text)
+    return folder / file.name
+
+
+def _shortened(file: Path, folder: Path) -> Path:
+    """Copy the head and the tail of a file into `folder`, and return the path of the copy, which
+    has the same name."""
+    half = _LONG_BYTES // 2
+    size = file.stat().st_size
+    copy = folder / file.name
+    with file.open("rb") as whole, copy.open("wb") as short:
+        short.write(whole.read(half))
+        note = f"[... {size - 2 * half} bytes are left out here; the whole file: {file}]"
+        short.write(f"\n\n{note}\n\n".encode())
+        whole.seek(size - half)
+        short.write(whole.read(half))
+    return copy

@@ -49,12 +49,10 @@ def resolve_uri(uri: str | None) -> str:
     if _HOST_AND_PORT.fullmatch(address):
         setting = "tracking.uri" if uri else "MLFLOW_TRACKING_URI"
         shown = without_password(address)
-        advice = (
+        raise UserError(
+            f"{setting}={shown}: the address of a server begins with http:// or https://.\n"
             f"Type {setting}=http://{shown} (in other apps:"
             f" hydra.sweeper.tracking_uri=http://{shown})"
-        )
-        raise UserError(
-            f"{setting}={shown}: the address of a server begins with http:// or https://.\n{advice}"
         )
     return _absolute(address)
 
@@ -65,18 +63,12 @@ def resolve_experiment(name: str | None, recorded: str | None = None) -> str:
 
     Empty if MLFLOW_EXPERIMENT_ID alone names it. Raises UserError if MLflow allows no such name.
     """
-    if (
-        name is None
-        and not recorded
-        and not os.environ.get(EXPERIMENT_NAME)
-        and os.environ.get(EXPERIMENT_ID)
-    ):
-        return ""
-    chosen = (
-        name
-        if name is not None
-        else recorded or os.environ.get(EXPERIMENT_NAME) or _DEFAULT_EXPERIMENT
-    )
+    chosen = name
+    if chosen is None:
+        chosen = recorded or os.environ.get(EXPERIMENT_NAME)
+        if not chosen and os.environ.get(EXPERIMENT_ID):
+            return ""
+        chosen = chosen or _DEFAULT_EXPERIMENT
     if not 0 < len(chosen) <= _MOST_LETTERS:
         problem = f"tracking.experiment={chosen[:40]}: {len(chosen)} letters, which MLflow refuses"
         advice = f"Type a name of 1 to {_MOST_LETTERS} letters: tracking.experiment=mine"

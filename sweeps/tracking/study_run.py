@@ -26,19 +26,18 @@ from sweeps.show.figures import picture
 from sweeps.show.findings import Findings
 from sweeps.show.page import report
 from sweeps.tracking import comparison_view
-from sweeps.tracking.artifacts import copy_for_show
-from sweeps.tracking.run_data import mlflow_name, send
+from sweeps.tracking.run_data import copy_for_show, mlflow_name, send
 from sweeps.tracking.store import (
     EXPERIMENT_ID,
     artifacts_of,
     connect,
     first_line,
+    is_server,
     is_unanswered,
     outage_errors,
     resolve_experiment,
     sent_once,
 )
-from sweeps.tracking.study_view import StudyView
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 
@@ -79,7 +78,7 @@ class StudyRun:
         # whether MLflow has the run, or did not answer its creation
         self.may_exist = bool(self.run_id)
         self._source_tags: dict[str, str] = {}  # user, git commit and entry point
-        self._view = StudyView()
+        self._view = comparison_view.StudyView()
         self._artifact_uris: dict[str, str] = {}  # by run id
 
     def open(self) -> None:
@@ -127,9 +126,10 @@ class StudyRun:
         locate = cast(Any, add_databricks_profile_info_to_artifact_uri)
         repository: Any = get_artifact_repository(locate(self._artifact_uris[run_id], uri), uri)
         # An empty file would be sent in chunks, which not every proxy passes on.
-        for file in (file for file in files if file.is_file() and file.stat().st_size):
-            with tempfile.TemporaryDirectory() as folder:
-                repository.log_artifact(str(copy_for_show(file, Path(folder))))
+        for file in files:
+            if file.is_file() and file.stat().st_size:
+                with tempfile.TemporaryDirectory() as folder:
+                    repository.log_artifact(str(copy_for_show(file, Path(folder))))
 
     def update_view(self, params: Sequence[str], metrics: Sequence[str]) -> None:
         """Add these params and metrics, as MLflow names them, to the comparison view."""
@@ -182,10 +182,7 @@ class StudyRun:
         study may share a number.
         """
         self.open()
-        run_ids = {
-            str(trial.folder.absolute()): read_tracking(trial.folder).get("run_id")
-            for trial in trials
-        }
+        run_ids = {str(t.folder.absolute()): read_tracking(t.folder).get("run_id") for t in trials}
         unfinished = (
             f"attributes.status != 'FINISHED' AND tags.`mlflow.parentRunId` = '{self.run_id}'"
         )
@@ -222,14 +219,13 @@ class StudyRun:
         """Return the id of the experiment, which is created if there is none of its name."""
         if not self.experiment:
             self.experiment = str(self.client.get_experiment(os.environ[EXPERIMENT_ID]).name)
-        uri = self._uri
         name = self.experiment
         experiment = self.client.get_experiment_by_name(name)
         if experiment is None:
             # because MLflow otherwise opens GenAI pages
             kind = {"mlflow.experimentKind": "custom_model_development"}
             try:
-                return str(self.client.create_experiment(name, artifacts_of(uri), kind))
+                return str(self.client.create_experiment(name, artifacts_of(self._uri), kind))
             except outage_errors():
                 experiment = self.client.get_experiment_by_name(name)
                 if experiment is None:  # else another driver was faster
@@ -238,7 +234,7 @@ class StudyRun:
             raise UserError(
                 f"The MLflow experiment '{name}' was deleted. "
                 "Choose another name with tracking.experiment=..., or restore it:\n"
-                f"MLFLOW_TRACKING_URI={shlex.quote(without_password(uri))} "
+                f"MLFLOW_TRACKING_URI={shlex.quote(without_password(self._uri))} "
                 f"mlflow experiments restore -x {experiment.experiment_id}"
             )
         return str(experiment.experiment_id)
@@ -266,7 +262,7 @@ class StudyRun:
             "experiment": self.experiment_id,
             "experiment_name": self.experiment,
         }
-        if self._uri.startswith(("http://", "https://")) and not has_password(self._uri):
+        if is_server(self._uri) and not has_password(self._uri):
             path = comparison_view.path(self.experiment_id, name)
             tracking["page"] = self._uri.rstrip("/") + path
         folder.write_tracking(tracking)
@@ -286,11 +282,14 @@ class StudyRun:
         """Log the study's params; a value that differs from a logged param, which MLflow cannot
         change, as a tag."""
         logged = self.client.get_run(self.run_id).data.params
-        params = {name: mask_value(name, value) for name, value in self._params().items()}
-        new = {name: value for name, value in params.items() if name not in logged}
-        changed = {
-            name: value for name, value in params.items() if logged.get(name, value) != value
-        }
+        new = {}
+        changed = {}
+        for name, text in self._params().items():
+            value = mask_value(name, text)
+            if name not in logged:
+                new[name] = value
+            elif logged[name] != value:
+                changed[name] = value
         send(self.client, self.run_id, [], new, changed)
 
     def _params(self) -> dict[str, str]:

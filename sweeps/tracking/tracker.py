@@ -112,17 +112,14 @@ class Tracker:
             self._study.open()
         except Exception as error:
             may_wait = not required or self._study.may_exist
-            if (
-                may_wait
-                and isinstance(error, outage_errors())
-                and not isinstance(error, ImportError)
-            ):
+            # first, because `outage_errors` imports MLflow, which may be missing
+            is_missing = isinstance(error, ImportError)
+            if may_wait and not is_missing and isinstance(error, outage_errors()):
                 self._outage = first_line(error)
                 self._thread.start()
                 return
-            if not isinstance(error, OSError | ImportError) and not isinstance(
-                error, outage_errors()
-            ):
+            is_of_file = isinstance(error, OSError)
+            if not is_missing and not is_of_file and not isinstance(error, outage_errors()):
                 raise
             file = str((error.filename2 or error.filename) if isinstance(error, OSError) else "")
             if file.startswith(f"{self._snapshot.folder}/"):
@@ -164,14 +161,11 @@ class Tracker:
         self._page_is_old = True
         if run.run_id is None:
             return {}
-        experiment = {
-            store.EXPERIMENT_NAME: self._study.experiment,
-            store.EXPERIMENT_ID: self._study.experiment_id,
-        }
         environment = {
             "MLFLOW_RUN_ID": run.run_id,
             TRIAL_RUN: run.run_id,
-            **experiment,
+            store.EXPERIMENT_NAME: self._study.experiment,
+            store.EXPERIMENT_ID: self._study.experiment_id,
             **store.QUIET,
         }
         if has_password(self.uri):
@@ -229,11 +223,10 @@ class Tracker:
         if problem and self.lacks_sendable:
             lines.append(f"Send the rest later: {sweeps_line('sync', self._snapshot.folder)}")
         if self.duplicates:
-            runs = (
-                f"{counted(len(self.duplicates), 'duplicate run')} in MLflow:"
-                f" {', '.join(self.duplicates)}"
-            )
-            lines.append(f"deleted {runs}. Each was created by a call whose answer was lost")
+            runs = counted(len(self.duplicates), "duplicate run")
+            ids = ", ".join(self.duplicates)
+            cause = "Each was created by a call whose answer was lost"
+            lines.append(f"deleted {runs} in MLflow: {ids}. {cause}")
         return lines
 
     def catch_up(self, study: StudySnapshot) -> tuple[int, int]:
@@ -259,20 +252,16 @@ class Tracker:
             experiment_id = self._study.experiment_id  # unknown until MLflow answers
             return server_line(self.uri, experiment_id, study) if experiment_id else ""
         if self._is_gone():
-            sync = sweeps_line("sync", study.folder)
-            return (
-                f"MLflow has nothing of the study: {self.uri} was deleted. To send it again: {sync}"
-            )
+            sync = f"To send it again: {sweeps_line('sync', study.folder)}"
+            return f"MLflow has nothing of the study: {self.uri} was deleted. {sync}"
         if study.name == study.folder.name:
             return f"dashboard: {sweeps_line('ui', study.folder)}"
         # single runs, which `ui` does not find by a folder
         words = ["python", "-m", "sweeps", "ui", study.name]
         if not store.is_usual(self.uri):
             variables = [name for name, value in os.environ.items() if value == self.uri]
-            words += [
-                "--uri",
-                f"${{oc.env:{variables[0]}}}" if variables else without_password(self.uri),
-            ]
+            address = f"${{oc.env:{variables[0]}}}" if variables else without_password(self.uri)
+            words += ["--uri", address]
         return f"dashboard: {shlex.join(words)}"
 
     def _lacks(self, trial: TrialRecord) -> bool:
@@ -290,11 +279,8 @@ class Tracker:
             if not self._sync_all():
                 self._finished.wait(_EVERY_S)
                 continue
-            if (
-                self._page_is_old
-                and time.monotonic() >= self._page_due
-                and not self._draining.is_set()
-            ):
+            is_page_due = self._page_is_old and time.monotonic() >= self._page_due
+            if is_page_due and not self._draining.is_set():
                 self._send_page()
             if self._draining.wait(max(_EVERY_S, len(self._with_news()) / _RUNS_PER_S)):
                 self._finished.wait(_SOON_S)
@@ -332,12 +318,13 @@ class Tracker:
 
     def _sync(self, run: TrialRun) -> bool:
         """Update a trial's run, and return whether MLflow answered."""
+        number = run.trial.number
         try:
             run.sync()
             problem = run.problem
             run.failures = 0
             if run.refused:
-                self._refused.add(run.trial.number)
+                self._refused.add(number)
         except outage_errors() as error:
             problem = first_line(error)
             if not store.is_refusal(error):
@@ -345,7 +332,7 @@ class Tracker:
                 run.failures += 1
                 return False
             run.closed = True  # because later metrics would be refused too
-            self._refused.add(run.trial.number)
+            self._refused.add(number)
         except (CorruptFile, OSError) as error:
             problem = str(error)
             run.closed = self._draining.is_set()  # because a disk may be away for a moment
@@ -354,9 +341,7 @@ class Tracker:
             run.closed = True
         self._outage = ""
         if problem:
-            self._problems[run.trial.number] = (
-                f"trial {run.trial.number} ({run.trial.name}): {problem}"
-            )
+            self._problems[number] = f"trial {number} ({run.trial.name}): {problem}"
         else:
-            self._problems.pop(run.trial.number, None)
+            self._problems.pop(number, None)
         return True

@@ -61,8 +61,8 @@ class TrialRun:
         """Return whether the study's run already has the complete trial, as the trial's folder
         records it."""
         tracking = read_tracking(self._folder.path)
-        recorded = tracking.get("parent"), tracking.get("trial"), tracking.get("closed")
-        return recorded == (self._study.run_id, self.trial.number, True)
+        closed = {"parent": self._study.run_id, "trial": self.trial.number, "closed": True}
+        return tracking.items() >= closed.items()
 
     def open(self) -> str:
         """Return the id of the trial's run, which is reopened, or created if there is none."""
@@ -70,10 +70,9 @@ class TrialRun:
             if self.run_id is None:
                 self._study.open()
                 # because the disk may have been full when an earlier driver created the run
-                has_begun = self.trial.attempts or self._folder.newest()
-                self._earlier_run_possible = (
-                    bool(has_begun) or (self._folder.path / "tracking.json").exists()
-                )
+                has_begun = bool(self.trial.attempts or self._folder.newest())
+                tracking = self._folder.path / "tracking.json"
+                self._earlier_run_possible = has_begun or tracking.exists()
                 with suppress(OSError):  # because the second call below raises it again
                     # because a driver that dies now may leave a run to search for
                     self._write_tracking(closed=False)
@@ -93,8 +92,7 @@ class TrialRun:
         # read before the files, because nothing is written to them after the end
         ended = self.ended
         metrics, batches = self._new_metrics()
-        for name, *_ in metrics:
-            self._reported[name] += 1
+        self._reported.update(name for name, *_ in metrics)
 
         swept = {mlflow_name(name): str(value) for name, value in self.trial.params.items()}
         params = {}
@@ -102,8 +100,9 @@ class TrialRun:
             params = swept | logarithms(self.trial.params, self._study.study.space)
         tags: dict[str, str] = {}
         if ended:
-            outcome, tags = self._outcome()
-            metrics += outcome
+            end_ms = self._end_ms()
+            metrics += [(name, value, end_ms, 0) for name, value in self._end_metrics().items()]
+            tags = self._end_tags()
         self._note_refusal(send(self._study.client, run_id, metrics, params, tags))
 
         for reader, lines in zip(self._readers, batches, strict=True):
@@ -130,15 +129,12 @@ class TrialRun:
         batches = [reader.unread() for reader in self._readers]
         for reader, lines in zip(self._readers, batches, strict=True):
             if lines.damaged:
-                self.problem = (
-                    f"{counted(lines.damaged, 'damaged line')} in {self._folder.path / reader.name}"
-                )
+                damaged = counted(lines.damaged, "damaged line")
+                self.problem = f"{damaged} in {self._folder.path / reader.name}"
             for line in lines.values:
                 time_ms = int(line.time * 1000)
-                rows += [
-                    (mlflow_name(name), value, time_ms, line.step)
-                    for name, value in line.metrics.items()
-                ]
+                for name, value in line.metrics.items():
+                    rows.append((mlflow_name(name), value, time_ms, line.step))
         return rows, batches
 
     def _settings(self) -> dict[str, str]:
@@ -147,29 +143,18 @@ class TrialRun:
         try:
             written = settings(self._config or read_config(self._folder.path))
         except Exception as error:  # because a damaged file may hold anything
-            self.problem = (
-                f"its config in {self._folder.path / '.hydra'} cannot be read: {first_line(error)}"
-            )
+            config = self._folder.path / ".hydra"
+            self.problem = f"its config in {config} cannot be read: {first_line(error)}"
             return {}
-        written |= {name: str(value) for name, value in self._facts().settings.items()}
-        swept = {mlflow_name(name) for name in self.trial.params}
+        written |= {name: str(value) for name, value in facts.read(self._folder).settings.items()}
         fixed = {mlflow_name(name): value for name, value in written.items() if value != "null"}
-        return {name: value for name, value in fixed.items() if name not in swept}
-
-    def _facts(self) -> facts.Facts:
-        return facts.read(self._folder)
-
-    def _outcome(self) -> tuple[list[MetricRow], dict[str, str]]:
-        """Return the whole trial's metrics and tags.
-
-        The metrics are each objective as best/NAME, the returned metrics that were never reported,
-        and the costs.
-        """
-        end_ms = self._end_ms()
-        metrics = [(name, value, end_ms, 0) for name, value in self._end_metrics().items()]
-        return metrics, self._end_tags()
+        for name in self.trial.params:
+            fixed.pop(mlflow_name(name), None)
+        return fixed
 
     def _end_metrics(self) -> dict[str, float]:
+        """Return each objective as best/NAME, the returned metrics that were never reported, and
+        the costs."""
         trial = self.trial
         objective = dict(zip(self._study.study.objective, trial.objective, strict=False))
         metrics = {f"best/{mlflow_name(name)}": value for name, value in objective.items()}
@@ -188,7 +173,7 @@ class TrialRun:
         has_earlier = self._earlier_run_possible or len(trial.attempts) > 1
         if trial.error or has_earlier:  # because an earlier attempt may have set it
             tags["error"] = trial.error
-        tags |= self._facts().process
+        tags |= facts.read(self._folder).process
         for name, note in self._folder.notes().items():
             tags[f"note.{mlflow_name(name)}"] = notes.text_of(note)
         return tags
@@ -206,9 +191,8 @@ class TrialRun:
         # Folded, because one long line would widen MLflow's whole page.
         if log := "\n".join(_folded(printable(line)) for line in log_lines)[-_LOG_CHARACTERS:]:
             fence = "`" * (1 + max(map(len, re.findall("`+", log)), default=2))
-            lines.append(
-                f"The end of its log (the whole log is an artifact):\n\n{fence}text\n{log}\n{fence}"
-            )
+            lines.append("The end of its log (the whole log is an artifact):")
+            lines.append(f"{fence}text\n{log}\n{fence}")
         return "\n\n".join(lines)
 
     def _end_ms(self) -> int:

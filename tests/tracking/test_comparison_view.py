@@ -13,8 +13,8 @@ from mlflow import MlflowClient
 from sweeps.show.findings import Findings
 from sweeps.show.page.studies import ComparedStudy
 from sweeps.tracking import comparison_view, pages
+from sweeps.tracking.comparison_view import StudyView
 from sweeps.tracking.run_data import logarithms
-from sweeps.tracking.study_view import StudyView
 from sweeps.tracking.tracker import Tracker
 from tests.tracking import studies as studies_on_disk
 

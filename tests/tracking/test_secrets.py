@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 from sweeps.base.errors import UserError
 from sweeps.base.secrets import has_password, mask_value, refuse_typed, without_password
 from sweeps.record.definition import shared
-from sweeps.tracking.artifacts import copy_for_show
+from sweeps.tracking.run_data import copy_for_show
 from sweeps.tracking.store import QUIET, artifacts_of
 from sweeps.tracking.tracker import Tracker
 from sweeps.trial.folder import TrialFolder

@@ -12,7 +12,6 @@ import optuna
 from optuna.distributions import _get_single_value
 from optuna.pruners import _filter_study
 from optuna.samplers import BaseSampler, CmaEsSampler, TPESampler
-from optuna.trial import FrozenTrial
 
 from sweeps.choose import Next, Proposal
 from sweeps.choose.curves import Curve, Ends, Reports
@@ -80,7 +79,10 @@ class Sampler:
         self._avoids_failures = learns and not search.custom
         self._has_surrogate = samplers.models and not search.custom
         self._sign = 1 if fed.study.directions[0] is optuna.study.StudyDirection.MINIMIZE else -1
-        self._has_noted_repeat = False
+        self._repeat_note = (
+            f"{search.name} suggests a point again: each trial of hydra.sweeper.n_trials runs,"
+            " repeated or not"
+        )
         self._reset()
 
     def _reset(self) -> None:
@@ -109,23 +111,16 @@ class Sampler:
         number = len(study.rows)
         sampler = self._samplers.sampler(number, self._count_before(number))
         self._fed.load_study(sampler)
-        if self._search.custom:
-            own = OwnSpace(self._search.custom, self._search.name, self._encoding)
-            proposals = self._propose_custom(study, number, sampler, own)
-            return Next(proposals, message=self._repeat_note(proposals))
-        return Next([self._propose(study, number, sampler, self._next_start())])
+        if not self._search.custom:
+            return Next([self._propose(study, number, sampler, self._next_start())])
 
-    def _repeat_note(self, proposals: Sequence[Proposal]) -> str:
-        """Return that points of the user's own function are repeated, once; "" before the first
-        repeated one."""
-        repeated = any(canonical(proposal.params) in self._own_tried for proposal in proposals)
-        if not repeated or self._has_noted_repeat:
-            return ""
-        self._has_noted_repeat = True
-        return (
-            f"{self._search.name} suggests a point again: each trial of hydra.sweeper.n_trials"
-            " runs, repeated or not"
-        )
+        own = OwnSpace(self._search.custom, self._search.name, self._encoding)
+        proposals = self._propose_custom(study, number, sampler, own)
+        note = ""
+        if any(canonical(proposal.params) in self._own_tried for proposal in proposals):
+            note = self._repeat_note
+            self._repeat_note = ""  # because once is enough
+        return Next(proposals, message=note)
 
     def _next_start(self) -> Point:
         """Return the next start point that has not begun; an empty point if there is none."""
@@ -212,18 +207,14 @@ class Sampler:
                 break
             if self._proposals.is_open(point):
                 untried = point
-                if not self._is_likely_to_fail(study, point):
+                fails = self._avoids_failures and self._proposals.seems_to_fail(point)
+                if not fails and not self._search.memory.explain_infeasible(study, point):
                     break
         else:
             point = untried or self._nearest(point, start)
         params = {**point, **self._search.seeds.first}
         self._fed.settle(number, trial_id, self._encoding.encode(point), params)
         return self._proposal(study, number, point, params, start, scales=scales)
-
-    def _is_likely_to_fail(self, study: StudySnapshot, point: Point) -> bool:
-        if self._avoids_failures and self._proposals.seems_to_fail(point):
-            return True
-        return bool(self._search.memory.explain_infeasible(study, point))
 
     def _nearest(self, point: Point, start: Point) -> Point:
         """Return the nearest untried point, with the values of the start point if there is one."""
@@ -271,12 +262,20 @@ class Sampler:
             return {}, []
 
         seed = self._samplers.seed(number)
-        with explain_faults(self._samplers.kind, _advise_tpe(study.name)):
+        name = study.name
+        advice = (
+            f"To search on in a new study, add hydra.sweeper.study_name={name}-tpe"
+            f" 'hydra.sweeper.learn_from=[{name}]' hydra/sweeper/sampler=tpe"
+        )
+        with explain_faults(self._samplers.kind, advice):
             surrogate = self._fit_surrogate(study, ends, losses)
             has_weight = self._earlier.teach(surrogate, count, seed)
             if is_start and not has_weight:
                 return {}, []
-            point = self._most_promising(surrogate, losses, seed)
+            # those beside the best results first
+            best = [self._results[i].point for i in np.argsort(losses, kind="stable")]
+            draws = iter(np.random.RandomState(seed).random_sample, None)
+            point = self._proposals.most_promising(best, surrogate.gain, draws)
         return point, [] if too_few else surrogate.scales
 
     def _fit_surrogate(
@@ -295,12 +294,6 @@ class Sampler:
         estimates = [ends.estimate(curve) for curve in curves]
         surrogate.fit(encoded, losses, self._proposals.failed, running, self._ran_before, estimates)
         return surrogate
-
-    def _most_promising(self, surrogate: "Surrogate", losses: Sequence[float], seed: int) -> Point:
-        """Return the best of the surrogate's candidates, those beside the best results first."""
-        best = [self._results[i].point for i in np.argsort(losses, kind="stable")]
-        draws = iter(np.random.RandomState(seed).random_sample, None)
-        return self._proposals.most_promising(best, surrogate.gain, draws)
 
     def _estimated(self, study: StudySnapshot) -> tuple[Ends, list[float]]:
         """Return what the newest curves show about ends, and the losses of the results with
@@ -323,7 +316,11 @@ class Sampler:
         # because Hyperband shows each bracket its own trials
         study = _filter_study(self._fed.study, frozen)
         sampler.before_trial(study, frozen)
-        values = self._joint_values(study, frozen, sampler)
+        # those of the start point, and those that the sampler chooses together
+        values = frozen.params
+        if len(values) < len(encoding.named):
+            searched = sampler.infer_relative_search_space(study, frozen)
+            values = {**sampler.sample_relative(study, frozen, searched), **values}
 
         point: Point = {}
         for parameter, name in encoding.named:
@@ -340,15 +337,6 @@ class Sampler:
             decoded = encoding.decode(name, frozen.params[name])
             point |= self._space.fit(parameter, decoded, {**start, **point})
         return point
-
-    def _joint_values(
-        self, study: optuna.Study, frozen: FrozenTrial, sampler: BaseSampler
-    ) -> dict[str, Any]:
-        """Return the values of the start point, and those that the sampler chooses together."""
-        if len(frozen.params) == len(self._encoding.named):
-            return frozen.params
-        searched = sampler.infer_relative_search_space(study, frozen)
-        return {**sampler.sample_relative(study, frozen, searched), **frozen.params}
 
     def _propose_custom(
         self, study: StudySnapshot, number: int, sampler: BaseSampler, own: OwnSpace
@@ -377,11 +365,3 @@ class Sampler:
         if self._search.is_grid and study.rows:
             return []
         raise own.without_points()
-
-
-def _advise_tpe(name: str) -> str:
-    """Return what to type to search on with TPE in a new study."""
-    settings = (
-        f"study_name={name}-tpe 'hydra.sweeper.learn_from=[{name}]' hydra/sweeper/sampler=tpe"
-    )
-    return f"To search on in a new study, add hydra.sweeper.{settings}"

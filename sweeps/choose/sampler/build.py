@@ -73,12 +73,10 @@ def _resolve(kind: str, name: str) -> Any:
         return resolve_name(name)
     except (Exception, SystemExit) as error:  # because the user's module may raise anything
         words = reason(error) if name else "it names nothing"
-        problem = f"hydra.sweeper.{kind}._target_={name}: it cannot be imported: {words}"
-        advice = (
-            "Type the name of a class with its module, or in its place"
-            f" hydra/sweeper/{kind}={_USUAL[kind]}"
-        )
-        raise UserError(f"{problem}.\n{advice}") from error
+        raise UserError(
+            f"hydra.sweeper.{kind}._target_={name}: it cannot be imported: {words}.\nType the name"
+            f" of a class with its module, or in its place hydra/sweeper/{kind}={_USUAL[kind]}"
+        ) from error
 
 
 def _parameters(target: Any) -> Mapping[str, inspect.Parameter]:
@@ -96,7 +94,8 @@ def _explain(kind: str, conf: Mapping[str, Any], error: BaseException) -> str:
     target = conf["_target_"]
     parameters = _parameters(_resolve(kind, target))
     unknown = [name for name in conf if not name.startswith("_") and name not in parameters]
-    if unknown and not _takes_any(parameters):
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    if unknown and not takes_any:
         return _explain_unknown(section, target, unknown, [*parameters])
 
     words = str(error).strip().partition("\n")[0]
@@ -109,16 +108,11 @@ def _explain(kind: str, conf: Mapping[str, Any], error: BaseException) -> str:
     return f"{section}._target_={target}: it cannot be built: {cause}.\n{advice}"
 
 
-def _takes_any(parameters: Mapping[str, inspect.Parameter]) -> bool:
-    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-
-
 def _explain_unknown(section: str, target: str, unknown: Sequence[str], names: list[str]) -> str:
     """Return that a class has none of the `unknown` settings, but those of `names`."""
     meant = f"; it has {', '.join(names) or 'none'}."
-    near = difflib.get_close_matches(unknown[0], names, 1)
-    if near:
-        meant = f"; did you mean {near[0]}?"
+    for near in difflib.get_close_matches(unknown[0], names, 1):
+        meant = f"; did you mean {near}?"
     removed = " ".join(f"~{section}.{name}" for name in unknown)
     problem = f"{section}.{unknown[0]}: {target} has no such setting{meant}"
     return f"{problem}\nRemove it, or add {removed}"
@@ -140,16 +134,6 @@ def _working_setting(
             call_target({**conf, name: parameter.default})
             return f"{name}={text_of(parameter.default)}"
     return ""
-
-
-def _settings(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings without numbers that are null, because not every sampler has a seed, and
-    TPE's numbers may not be null."""
-    return {
-        setting: value
-        for setting, value in conf.items()
-        if setting not in _NUMBERS or value is not None
-    }
 
 
 def _kind_of(target: Any, conf: Mapping[str, Any]) -> type[BaseSampler]:
@@ -179,14 +163,11 @@ def _whole(setting: str, value: Any, least: int) -> int:
 def _read_numbers(section: str, conf: Mapping[str, Any], kind: type) -> dict[str, int]:
     """Return the settings that are whole numbers. Raises UserError if a number is out of its
     range."""
-    least: dict[str, int] = {}
+    numbers = {}
     for base, bounds in _LEAST.items():
-        if issubclass(kind, base):
-            least |= bounds
-    typed = {name: conf[name] for name in least if conf.get(name) is not None}
-    numbers = {
-        name: _whole(f"{section}.{name}", value, least[name]) for name, value in typed.items()
-    }
+        for name, least in bounds.items() if issubclass(kind, base) else ():
+            if conf.get(name) is not None:
+                numbers[name] = _whole(f"{section}.{name}", conf[name], least)
     sigma = conf.get("sigma0") if issubclass(kind, CmaEsSampler) else None
     if sigma is not None and not (isinstance(sigma, int | float) and 0 < sigma < math.inf):
         setting = f"{section}.sigma0"
@@ -213,14 +194,13 @@ def pruner_of(conf: Mapping[str, Any]) -> BasePruner:
     return cast(BasePruner, _build("pruner", conf))
 
 
-def _refuse_directions(kind: type[BaseSampler], count: int) -> None:
-    """Raise UserError if a sampler has one objective, and the study has several."""
-    if issubclass(kind, CmaEsSampler) and count > 1:
-        problem = (
-            f"hydra/sweeper/sampler=cmaes: CMA-ES has one objective, and this study has {count}"
-        )
+def _refuse_directions(count: int) -> None:
+    """Raise UserError if a study for CMA-ES has several objectives."""
+    if count > 1:
+        problem = f"CMA-ES has one objective, and this study has {count}"
         raise UserError(
-            f"{problem}.\nType hydra/sweeper/sampler=default or hydra/sweeper/sampler=nsgaii"
+            f"hydra/sweeper/sampler=cmaes: {problem}.\n"
+            "Type hydra/sweeper/sampler=default or hydra/sweeper/sampler=nsgaii"
         )
 
 
@@ -233,11 +213,16 @@ class Samplers:
     def __init__(self, conf: Any, directions: Sequence[str], space: SearchSpace, name: str) -> None:
         """Read the sampler of `conf`; None is Optuna's default. Without a seed, the study's `name`
         decides the seed."""
-        self._conf = _settings({"_target_": "optuna.samplers.TPESampler", **(conf or {})})
+        typed = {"_target_": "optuna.samplers.TPESampler", **(conf or {})}
+        # because not every sampler has a seed, and TPE's numbers may not be null
+        null = {name for name in _NUMBERS if typed.get(name) is None}
+        self._conf = {name: value for name, value in typed.items() if name not in null}
         target = _resolve("sampler", self._conf["_target_"])
         self.kind = _kind_of(target, self._conf)
-        _refuse_directions(self.kind, len(directions))
-        is_single = len(directions) < 2
+        count = len(directions)
+        if issubclass(self.kind, CmaEsSampler):
+            _refuse_directions(count)
+        is_single = count < 2
         self.models = self.kind is DefaultSampler and is_single
         checked = target if target is self.kind else BaseSampler  # whose settings are the class's
         self._is_tpe = issubclass(checked, TPESampler)
@@ -247,7 +232,9 @@ class Samplers:
         self.startup = self._conf.get("n_startup_trials", 10) if self._is_tpe else 0
 
         self._seed = self._conf.get("seed", zlib.crc32(name.encode()))
-        self._only = None if "seed" in _parameters(target) else _build("sampler", self._conf)
+        self._only: BaseSampler | None = None
+        if "seed" not in _parameters(target):
+            self._only = _build("sampler", self._conf)
         self.sampler(0, 0)  # because its settings are checked as it is built
 
     def _tpe_defaults(self, is_single: bool, space: SearchSpace) -> dict[str, Any]:
@@ -277,8 +264,7 @@ class Samplers:
         a time.
         """
         if self._only is not None:
-            return cast(BaseSampler, self._only)
+            return self._only
         seed = self._seed if issubclass(self.kind, QMCSampler) else self.seed(number)
         started = {"n_startup_trials": 1} if self._is_tpe and count >= self.startup else {}
-        sampler: BaseSampler = _build("sampler", {**self._conf, "seed": seed, **started})
-        return sampler
+        return cast(BaseSampler, _build("sampler", {**self._conf, "seed": seed, **started}))

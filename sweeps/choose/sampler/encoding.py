@@ -47,10 +47,9 @@ class Encoding:
             for name, v in values.items()
         }
 
-    def decode(self, name: str, value: Any) -> Value:
+    def decode(self, name: str, value: Any) -> Any:
         """Return the parameter's value for one of Optuna's values."""
-        decoded: Value = self._axes[name][value] if name in self._axes else value
-        return decoded
+        return self._axes[name][value] if name in self._axes else value
 
 
 @contextmanager
@@ -72,8 +71,7 @@ def own_distributions(trial: TrialRecord) -> dict[str, BaseDistribution]:
 def choice_of(value: Value, distribution: BaseDistribution) -> Any:
     """Return the list or the dict of a distribution that a record has as text; any other value as
     it is."""
-    choices = distribution.choices if isinstance(distribution, CategoricalDistribution) else ()
-    for choice in choices:
+    for choice in getattr(distribution, "choices", ()):
         if isinstance(choice, list | dict) and literal(choice) == value:
             return choice
     return value
@@ -105,11 +103,8 @@ def true_distribution(parameter: Parameter) -> BaseDistribution:
         return _interval(parameter)
     values: Sequence[Any] = parameter.values
     if parameter.numbers and len(values) > 1:
-        kind = (
-            IntDistribution
-            if all(isinstance(value, int) for value in values)
-            else FloatDistribution
-        )
+        is_whole = all(isinstance(value, int) for value in values)
+        kind = IntDistribution if is_whole else FloatDistribution
         low = min(values)
         high = max(values)
         step = type(low)((high - low) / (len(values) - 1))

@@ -1,7 +1,6 @@
 """An Optuna study in memory, fed with the trials of the record, for samplers and pruners to
 read."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -18,6 +17,7 @@ from optuna.samplers import (
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from sweeps.choose.curves import finite_values
 from sweeps.choose.sampler.encoding import Encoding, choice_of, own_distributions
 from sweeps.choose.sampler.faults import Kind, explain_faults, fault
 from sweeps.choose.sampler.outcomes import ConfigurationOutcomes, is_blamed, is_placeholder
@@ -167,10 +167,10 @@ class FedStudy:
         """Raise UserError if the study has more than `count` trials of the record, because `kind`
         added others."""
         if self._count > count + self._offset:
-            raise fault(
-                kind,
-                "it added trials to Optuna's study, where each trial must be one of the record",
+            problem = (
+                "it added trials to Optuna's study, where each trial must be one of the record"
             )
+            raise fault(kind, problem)
 
     def frozen(self, trial_id: int) -> FrozenTrial:
         """Return a copy of a trial."""
@@ -225,10 +225,12 @@ class FedStudy:
             self._update_worst(trial.objective)
         state, values, runs = self._translate(trial.state, trial.objective, trial.has_failed)
         params = self.encoding.encode(trial.point)
-        kinds = {name: self.encoding.distributions[name] for name in params}
-        constraints = None if runs is None else {RUNS: runs}
         ended = create_trial(
-            state=state, values=values, params=params, distributions=kinds, constraints=constraints
+            state=state,
+            values=values,
+            params=params,
+            distributions={name: self.encoding.distributions[name] for name in params},
+            constraints=None if runs is None else {RUNS: runs},
         )
         self.study.add_trial(ended)
 
@@ -251,15 +253,13 @@ class FedStudy:
 
     def _update_worst(self, values: Sequence[float]) -> None:
         if values:
-            worse = [max if direction == "minimize" else min for direction in self._directions]
-            pairs = zip(worse, values, self._worst or values, strict=True)
-            self._worst = [choose(value, worst) for choose, value, worst in pairs]
+            triples = zip(self._directions, values, self._worst or values, strict=True)
+            self._worst = [
+                max(value, worst) if direction == "minimize" else min(value, worst)
+                for direction, value, worst in triples
+            ]
 
 
 def read_reports(trial: TrialRecord, metric: str) -> dict[int, float]:
     """Return the finite values of a metric that the trial reported, by step."""
-    values = {
-        line.step: line.metrics.get(metric, math.nan)
-        for line in TrialFolder(trial.folder).read_metrics().values
-    }
-    return {step: value for step, value in values.items() if math.isfinite(value)}
+    return finite_values(TrialFolder(trial.folder).read_metrics(), metric)

@@ -52,9 +52,9 @@ def importance(study: StudySnapshot, space: SearchSpace) -> dict[str, float]:
 def _completed(study: StudySnapshot) -> list[tuple[Point, float]]:
     """Return each configuration that completed, and its first objective."""
     completed = []
-    for trials in by_first(study.rows).values():
-        end = verdict(trials, study.repeats)
+    for first, *others in by_first(study.rows).values():
+        end = verdict([first, *others], study.repeats)
         is_complete = end and end.state is State.COMPLETED and end.objective
-        if end and is_complete and not trials[0].outside:
-            completed.append((trials[0].configuration, end.objective[0]))
+        if end and is_complete and not first.outside:
+            completed.append((first.configuration, end.objective[0]))
     return completed

@@ -1,7 +1,6 @@
 """The outcomes of configurations, in the order of the record: the data that a search learns
 from."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sweeps.choose import Changes
@@ -49,26 +48,20 @@ class ConfigurationOutcomes:
         proposed = study.rows[self._count :]
         self._count = len(study.rows)
         for first, trials in by_first(proposed).items():
-            group = self._groups.setdefault(first, [])
-            group += [trial.number for trial in trials]
+            self._groups.setdefault(first, []).extend(trial.number for trial in trials)
 
         ended = []
         reopened = False
-        for first in self._changed(study):
+        trials = [study.rows[number] for number in self._changes.read_new(study)]
+        firsts = [trial.first for trial in trials if not trial.race]
+        # in the order of the last changes
+        for first in reversed(dict.fromkeys(reversed(firsts))):
             if is_placeholder(study.rows[first]):
                 continue
-            repeats = [study.rows[number] for number in self._groups[first]]
-            end = verdict(repeats, self.repeats)
+            end = verdict([study.rows[number] for number in self._groups[first]], self.repeats)
             if end is None:
                 reopened |= first in self._ended
             elif first not in self._ended:
                 self._ended.add(first)
                 ended.append((study.rows[first], end))
         return Update([*proposed], ended, reopened)
-
-    def _changed(self, study: StudySnapshot) -> Iterator[int]:
-        """Return the first trial of each changed configuration, in the order of the last
-        changes."""
-        trials = [study.rows[number] for number in self._changes.read_new(study)]
-        firsts = [trial.first for trial in trials if not trial.race]
-        return reversed(dict.fromkeys(reversed(firsts)))

@@ -2,12 +2,12 @@
 values."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import optuna
-from optuna.distributions import CategoricalDistribution, IntDistribution, distribution_to_json
+from optuna.distributions import distribution_to_json
 
 from sweeps.base.errors import UserError
 from sweeps.choose.sampler.encoding import Encoding, quiet_about_lists
@@ -33,7 +33,7 @@ class OwnSpace:
         point = Point()
         for parameter, name in self.encoding.named:
             if self.encoding.space.exists(parameter, point):
-                point[parameter.key] = _suggest(trial, name, self.encoding.distributions[name])
+                point[parameter.key] = trial._suggest(name, self.encoding.distributions[name])
         return point
 
     def accepts(self, trial: optuna.Trial) -> bool:
@@ -64,9 +64,7 @@ class OwnSpace:
         for name, distribution in trial.distributions.items():
             if name in self.encoding.distributions:
                 continue
-            choices = (
-                distribution.choices if isinstance(distribution, CategoricalDistribution) else ()
-            )
+            choices: Sequence[Any] = getattr(distribution, "choices", ())
             for choice in choices:
                 if isinstance(choice, str) and choice.startswith(COLLECTIONS):
                     raise UserError(
@@ -109,14 +107,3 @@ def _is_plain(value: Any) -> bool:
 def _first_line(error: BaseException) -> str:
     lines = str(error).splitlines() or ["no message"]
     return lines[0]
-
-
-def _suggest(trial: optuna.Trial, name: str, distribution: Any) -> Any:
-    if isinstance(distribution, CategoricalDistribution):
-        return trial.suggest_categorical(name, distribution.choices)
-    suggest = (
-        trial.suggest_int if isinstance(distribution, IntDistribution) else trial.suggest_float
-    )
-    return suggest(
-        name, distribution.low, distribution.high, step=distribution.step, log=distribution.log
-    )

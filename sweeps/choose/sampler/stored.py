@@ -7,20 +7,16 @@ import io
 import json
 import pickle
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 from sweeps.base.errors import UserError
 from sweeps.choose.sampler.faults import Kind, fault
 
 _MARK = "optimizer"  # as in the attributes cma:optimizer:0 and cma:optimizer:1, parts of one text
-_NUMBERS = {
-    (f"numpy.{core}.multiarray", name)
-    for core in ("_core", "core")
-    for name in ("scalar", "_reconstruct")
-}
 _ALLOWED = {
-    *_NUMBERS,
-    *(("numpy", name) for name in ("dtype", "ndarray")),
+    *product(("numpy._core.multiarray", "numpy.core.multiarray"), ("scalar", "_reconstruct")),
+    *product(("numpy",), ("dtype", "ndarray")),
     *((f"cmaes._{name.lower()}", name) for name in ("CMA", "SepCMA", "CMAwM")),
 }
 

@@ -31,9 +31,6 @@ class Attempt:
         """Return whether the attempt has not started."""
         return self.started_at is None
 
-    def has_begun(self) -> bool:
-        return self.started_at is not None
-
     def make_folder(self, idle_slot_s: float, launcher: str) -> None:
         """Make the attempt's folder, unless it has one. Raises OSError if the disk cannot be
         written."""

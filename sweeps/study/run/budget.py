@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from statistics import fmean
 
 from sweeps.analysis.configurations import LOST, by_configuration
@@ -70,12 +71,11 @@ class Budget:
         best_trial = ""
         count = 0
         for _, value, trial in sorted(self._results(sign)):
+            count += 1
             if value < best_value:
                 best_value = value
                 best_trial = trial
                 count = 0
-            else:
-                count += 1
             if best_trial and count == patience:
                 break  # because patience is not renewed by trials that were still running
         return best_value, best_trial, count
@@ -155,18 +155,17 @@ class Budget:
     def _gpu_hours(self, running: Collection[Attempt]) -> float:
         hours = sum(outcome.gpu_hours for trial in self.study.rows for outcome in trial.attempts)
         for attempt in running:
-            if attempt.started_at:
-                hours += attempt.job.request.gpus * (self.clock() - attempt.started_at) / 3600
+            hours += attempt.job.request.gpus * self._passed_hours(attempt)
         return hours
+
+    def _passed_hours(self, attempt: Attempt) -> float:
+        return (self.clock() - attempt.started_at) / 3600 if attempt.started_at else 0.0
 
     def _hours(self, running: Collection[Attempt]) -> float:
         """Return the hours in which a trial was queued or running, under this driver and all
         earlier drivers."""
-        spans = [
-            (outcome.queued_at, outcome.ended_at)
-            for trial in self.study.rows
-            for outcome in trial.attempts
-        ]
+        outcomes = chain.from_iterable(trial.attempts for trial in self.study.rows)
+        spans = [(outcome.queued_at, outcome.ended_at) for outcome in outcomes]
         for attempt in running:
             begin = min(attempt.queued_at, attempt.started_at or attempt.queued_at)
             spans.append((begin, self.clock()))
@@ -182,16 +181,17 @@ class Budget:
         is unknown."""
         if not attempt.started_at:
             return 0.0
-        passed = (self.clock() - attempt.started_at) / 3600
-        return max(0.0, (self._left_hours(attempt) or 0.0) - passed)
+        return max(0.0, (self._left_hours(attempt) or 0.0) - self._passed_hours(attempt))
 
     def _left_hours(self, attempt: Attempt) -> float | None:
         """Return how long an attempt will take in hours, less the time of its trial's earlier
         attempts."""
         gpus = attempt.job.request.gpus
-        completed = [trial for trial in self.study.rows if trial.state is State.COMPLETED]
-        similar = [trial for trial in completed if trial.attempts[-1].gpus == gpus]
-        durations = [(trial.params, _seconds(trial)) for trial in similar if _seconds(trial) > 0]
+        durations = []
+        for trial in self.study.rows:
+            if trial.state is State.COMPLETED and trial.attempts[-1].gpus == gpus:
+                durations.append((trial.params, _seconds(trial)))
+        durations = [(params, seconds) for params, seconds in durations if seconds > 0]
         predicted = predict_seconds(attempt.trial.params, durations)
         if predicted is None:
             return None
@@ -222,16 +222,14 @@ def predict_seconds(point: Point, durations: Sequence[tuple[Point, float]]) -> f
     if not columns:
         return float(np.exp(logs.mean()))
 
-    table = np.array([[measure(params) for measure in columns] for params in [*points, point]])
-    mean = table[:-1].mean(axis=0)
-    spread = table[:-1].std(axis=0)
-    # because a constant column predicts nothing
-    table = (table - mean) / np.where(spread > 0, spread, np.inf)
-    x = table[:-1]
+    *x, new = np.array([[measure(params) for measure in columns] for params in [*points, point]])
+    mean = np.mean(x, axis=0)
+    spread = np.std(x, axis=0)
+    spread[~(spread > 0)] = np.inf  # because a constant column predicts nothing
+    x = (x - mean) / spread
     ridge = x.T @ x + _RIDGE * np.eye(len(columns))
     weights = np.linalg.solve(ridge, x.T @ (logs - logs.mean()))
-    predicted_log = logs.mean() + table[-1] @ weights
-    return float(np.exp(predicted_log))
+    return float(np.exp(logs.mean() + (new - mean) / spread @ weights))
 
 
 def _columns(key: str, points: Sequence[Point]) -> list[Callable[[Point], float]]:

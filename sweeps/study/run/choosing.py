@@ -20,6 +20,7 @@ from sweeps.choose.repeats import Repeats, add_seeds, choose_seeds
 from sweeps.choose.retries import Retries
 from sweeps.hydra.settings import SweeperConf
 from sweeps.hydra.sweeper_settings import target_of
+from sweeps.record.narrowed import count_distinct
 from sweeps.record.study import By, StudySnapshot
 from sweeps.record.writer import Record
 from sweeps.space.space import SearchSpace, canonical, is_grid
@@ -77,15 +78,20 @@ class Choosing:
         """Raise UserError if the settings of a new study do not fit its space or its objectives."""
         keys = [parameter.key.lstrip("+") for parameter in self.space.parameters]
         self._memory.refuse_unknown(keys)
-        if self.prunes:
-            _refuse_several_objectives(self._settings)
+        directions = self._settings.directions
+        if self.prunes and len(directions) > 1:
+            raise UserError(
+                f"a pruner needs one objective, but there are {len(directions)}: often neither of"
+                " two trials dominates the other.\nRemove it (hydra/sweeper/pruner=none), or choose"
+                f" one objective: hydra.sweeper.objective={self._settings.objectives[0]}"
+                f" hydra.sweeper.direction={directions[0]}"
+            )
 
     def _planned_count(self) -> int:
         """Return how many trials the study begins at most; 0 without a limit."""
         settings = self._settings
         limit = settings.max_grid_trials if self.is_grid else settings.n_trials or 0
-        limits = [count for count in (limit, self.size) if count is not None]
-        return min(limits, default=0)
+        return min((count for count in (limit, self.size) if count is not None), default=0)
 
     def _grid(self) -> Chooser:
         if self.prunes:
@@ -140,11 +146,13 @@ class Choosing:
         """Return that points of hydra.sweeper.start were added too late to be tried, and what to
         type; else ""."""
         begun = sum(trial.by is By.SAMPLER and trial.of is None for trial in study.rows)
-        left = [
-            point
-            for point in self.start
-            if not any(_has_values(row.params, point) for row in study.rows)
-        ]
+        left = []
+        for point in self.start:
+            parts = []
+            for row in study.rows:
+                parts.append({key: row.params[key] for key in point if key in row.params})
+            if canonical(point) not in map(canonical, parts):
+                left.append(point)
         late = begun + len(left) - (self._settings.n_trials or 0)
         if not begun or not left or late <= 0:
             return ""
@@ -184,33 +192,17 @@ class Choosing:
         return importance(study, self.space)
 
 
-def _has_values(point: Point, part: Point) -> bool:
-    """Return whether a point has the values of a part of one."""
-    return canonical({key: value for key, value in point.items() if key in part}) == canonical(part)
-
-
-def _refuse_several_objectives(settings: SweeperConf) -> None:
-    """Raise UserError if a pruner is chosen for several objectives."""
-    if len(settings.directions) > 1:
-        raise UserError(
-            f"a pruner needs one objective, but there are {len(settings.directions)}: often"
-            " neither of two trials dominates the other.\nRemove it"
-            " (hydra/sweeper/pruner=none), or choose one objective:"
-            f" hydra.sweeper.objective={settings.objectives[0]}"
-            f" hydra.sweeper.direction={settings.directions[0]}"
-        )
-
-
 def _prunes(settings: SweeperConf) -> bool:
     """Return whether a pruner is chosen. Raises UserError if only its settings are typed."""
     conf = settings.pruner or {}
     if conf.get("_target_") not in (None, "", target_of("pruner", "none")):
         return True
-    if names := [name for name in conf if name != "_target_"]:
-        problem = f"hydra.sweeper.pruner.{names[0]}={conf[names[0]]}: no pruner is chosen"
-        raise UserError(
-            f"{problem}.\nRemove it, or add a pruner, such as hydra/sweeper/pruner=median"
-        )
+    for name in conf:
+        if name != "_target_":
+            raise UserError(
+                f"hydra.sweeper.pruner.{name}={conf[name]}: no pruner is chosen.\n"
+                "Remove it, or add a pruner, such as hydra/sweeper/pruner=median"
+            )
     return False
 
 
@@ -235,13 +227,7 @@ def _count_up_to(limit: int | None, space: SearchSpace, settings: SweeperConf) -
     """Return the number of different points, at most `limit`."""
     if limit is None or is_grid(settings):
         return sum(1 for _ in islice(space.points(), limit))
-    points: set[str] = set()
-    # because points repeat if conditions overlap
-    for point in islice(space.all_points(), 20 * limit):
-        points.add(canonical(point))
-        if len(points) == limit:
-            break
-    return len(points)
+    return count_distinct(space, limit)
 
 
 def _import_custom_space(settings: SweeperConf) -> Callable[..., Any] | None:

@@ -34,7 +34,8 @@ def exit_code(study: StudySnapshot, settings: SweeperConf, end: LoopEnd) -> Exit
 
     failed = sum(trial.state.has_failed for trial in study.rows)
     allowed = (settings.max_failure_rate or 0.0) * len(study.rows)
-    if failed > allowed or _are_all_infeasible(study):
+    are_all_infeasible = study.rows and all(trial.infeasible for trial in study.rows)
+    if failed > allowed or are_all_infeasible:
         return ExitCode.FAILED
 
     total = study.total or len(study.rows)
@@ -42,10 +43,6 @@ def exit_code(study: StudySnapshot, settings: SweeperConf, end: LoopEnd) -> Exit
     if is_submitted or not unfinished_reason(study, end):
         return ExitCode.FINISHED
     return ExitCode.NOT_FINISHED
-
-
-def _are_all_infeasible(study: StudySnapshot) -> bool:
-    return bool(study.rows) and all(trial.infeasible for trial in study.rows)
 
 
 def unfinished_reason(study: StudySnapshot, end: LoopEnd) -> str:
@@ -80,10 +77,8 @@ def what_is_left(study: StudySnapshot, end: LoopEnd, resume: str) -> list[str]:
     lines = _infeasible_lines(study)
     if end.running:
         trials = counted(end.running, "trial")
-        lines.append(
-            f"{trials} queued or running without this command. Watch:"
-            f" {sweeps_line('status', study.folder)}"
-        )
+        watch = sweeps_line("status", study.folder)
+        lines.append(f"{trials} queued or running without this command. Watch: {watch}")
     enough = None if end.interrupted else end.enough
     if reason := unfinished_reason(study, end):
         lines.append(f"study {study.name} is not finished: {_without_refusal(reason, study)}.")
@@ -108,9 +103,8 @@ def _without_refusal(reason: str, study: StudySnapshot) -> str:
     above."""
     for trial in study.rows:
         if trial.state is State.REFUSED and trial.error and reason.endswith(trial.error):
-            return (
-                reason.removesuffix(trial.error).rstrip(": ") or f"trial {trial.number} was refused"
-            )
+            left = reason.removesuffix(trial.error).rstrip(": ")
+            return left or f"trial {trial.number} was refused"
     return reason
 
 
@@ -142,17 +136,14 @@ def _memory_line(study: StudySnapshot, trial: TrialRecord) -> str:
     values = {**read_values(trial.folder), **trial.params}
     keys = [axis.partition("/")[0] for axis in read_memory_axes(trial.folder)]
     numbers = {key: values.get(key) for key in keys}
-    half = " ".join(
-        f"{key}={number // 2}"
-        for key, number in numbers.items()
-        if isinstance(number, int) and number > 1
-    )
+    half = []
+    for key, number in numbers.items():
+        if isinstance(number, int) and number > 1:
+            half.append(f"{key}={number // 2}")
     if not half:
         return f"Let the trials that were out of memory need less, then type: {retry}"
-    return (
-        f"For trials that were out of memory, type less in another study: {half}"
-        " hydra.sweeper.study_name=NAME"
-    )
+    less = " ".join([*half, "hydra.sweeper.study_name=NAME"])
+    return f"For trials that were out of memory, type less in another study: {less}"
 
 
 def _more_memory(trial: TrialRecord) -> str:
@@ -211,10 +202,8 @@ def _resume_lines(study: StudySnapshot, resume: str) -> list[str]:
 
 def _lacks_objective(study: StudySnapshot) -> bool:
     """Return whether the study stopped because its trials lack the objective."""
-    lacking = [
-        trial for trial in study.rows if trial.attempts and trial.attempts[-1].missing_objective
-    ]
-    return bool(lacking) and not study.has_objective
+    ended = [trial.attempts[-1] for trial in study.rows if trial.attempts]
+    return any(end.missing_objective for end in ended) and not study.has_objective
 
 
 def summarize(study: StudySnapshot, resume: str) -> str:

@@ -116,7 +116,12 @@ class Driver:
         refused = False
         try:
             if self._job and not self._job.is_here:
-                self._submit_job(self._job)
+                # because `status` reads it while the job is pending
+                record = self._open_record()
+                # which starts after this process has ended
+                job_id = self._job.submit(self._resume_line)
+                print(describe_driver_job(self._folder, job_id))
+                View().say(self._plan.added.retry(record))
                 return
             end = self._run()
             self.exit_code = exit_code(self._study, self._settings, end)
@@ -134,13 +139,6 @@ class Driver:
             raise
         finally:
             self._leave(keep, refused)
-
-    def _submit_job(self, job: "DriverJob") -> None:
-        """Submit the job of the driver, which starts after this process has ended."""
-        record = self._open_record()  # because `status` reads it while the job is pending
-        job_id = job.submit(self._resume_line)
-        print(describe_driver_job(self._folder, job_id))
-        View().say(self._plan.added.retry(record))
 
     def _leave(self, keep: bool, refused: bool) -> None:
         """Release the launcher and the folder. With `keep`, trials that can continue do."""
@@ -160,10 +158,9 @@ class Driver:
     @property
     def _goes_on(self) -> bool:
         """Return whether another driver continues the study."""
-        # None if that command was killed
-        waits = self._is_left and successor(self._folder) is not None
-        follows = self._job is not None and self._job.goes_on and not self._ends
-        return waits or follows
+        if self._is_left and successor(self._folder):  # None if that command was killed
+            return True
+        return self._job is not None and self._job.goes_on and not self._ends
 
     def _report_interrupt(self, keep: bool) -> None:
         """Print how to resume, and whether running trials were killed. With `keep`, trials that can
@@ -177,7 +174,7 @@ class Driver:
         """Claim the study's folder, and write or check the study's definition and code."""
         try:
             plan = self._plan
-            choosing = self._plan.choosing
+            choosing = plan.choosing
             typed = define(
                 self._name,
                 plan.settings,
@@ -185,8 +182,8 @@ class Driver:
                 plan.config,
                 choosing.planned,
                 choosing.size,
+                self._naming.sweep_dir,
             )
-            typed = replace(typed, sweep_dir=self._naming.sweep_dir)
             if plan.settings.extend and not self._is_in_job:
                 take_over(self._folder, typed, plan.launcher)
             self._claim = Claim(self._folder)
@@ -209,7 +206,8 @@ class Driver:
         folder = self._folder
         if not self._is_in_job:
             refuse_driver_job(folder)
-        definition_note = write_or_check(folder, definition, extend := plan.settings.extend)
+        extend = plan.settings.extend
+        definition_note = write_or_check(folder, definition, extend)
         self._definition = read_definition(folder)
         self._resume_line = resume_line(definition, folder)
         View().say(definition_note)
@@ -247,9 +245,8 @@ class Driver:
             self._ends = not end.interrupted or has_stop_file
             interruption = self._lookout.interruption
             self._is_left = interruption is not None and interruption.has_successor
-            self._study = replace(
-                self._study, importance=self._plan.choosing.importance(self._study), done=end.done
-            )
+            importance = self._plan.choosing.importance(self._study)
+            self._study = replace(self._study, importance=importance, done=end.done)
             findings = self._write_results(watchers, loop.running)
         self._report_end(view, tracker, end, findings)
         return end

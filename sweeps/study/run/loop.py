@@ -3,10 +3,9 @@ or Optuna."""
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from sweeps.base.errors import UserError
 from sweeps.base.signals import Interrupted
@@ -19,6 +18,7 @@ from sweeps.study.run.attempt import RETRIED, Attempt, give_up_reason, may_resum
 from sweeps.study.run.events import Ended, Event, LoopEnd, Note, Retried, Started
 from sweeps.study.run.interruption import Interruption, Lookout
 from sweeps.study.run.observer import Observer
+from sweeps.study.run.requests import Requests
 from sweeps.study.run.starter import Starter
 from sweeps.study.run.stop import Stop
 from sweeps.trial.folder import TrialFolder
@@ -27,14 +27,6 @@ from sweeps.trial.nodes import find_bad_nodes
 from sweeps.trial.times import now
 
 _POLL_S = 0.25  # time that one poll waits for an outcome
-
-
-class RequestTaker(Protocol):
-    """Records what persons have requested: see `requests.Requests`."""
-
-    def take(self, record: Record) -> Sequence[str]:
-        """Record the requests since the last call: added trials and excluded points. Return lines
-        for the user."""
 
 
 @dataclass
@@ -48,7 +40,7 @@ class Loop:
     launcher: TrialLauncher
     settings: SweeperConf
     lookout: Lookout
-    requests: RequestTaker
+    requests: Requests
     observer: Observer
     clock: Callable[[], float] = now
     # whether to choose the next trial before there is room, because a grid learns nothing
@@ -80,8 +72,7 @@ class Loop:
             try:
                 self._resume_trial(trial)
             except OSError as error:
-                refusal = Outcome(State.REFUSED, f"its files cannot be read: {error}")
-                self._record_end(trial, refusal)
+                self._refuse(trial, f"its files cannot be read: {error}")
         self._avoid_bad_nodes()
 
     def step(self) -> bool:
@@ -233,8 +224,7 @@ class Loop:
             attempt.make_folder(idle_slot_s, self.launcher.name)
         except OSError as error:
             self._release(number)
-            refusal = Outcome(State.REFUSED, f"its folder cannot be made: {error}")
-            self._record_end(attempt.trial, refusal)
+            self._refuse(attempt.trial, f"its folder cannot be made: {error}")
             return True
 
         if not self.launcher.submit(attempt.job):
@@ -290,8 +280,7 @@ class Loop:
         if not self.launcher.adopt(job):
             return False
         self.starter.has_started = True
-        attempts = tuple(job.folder.ends())
-        self.record.update(replace(trial, attempts=attempts))
+        self.record.update(replace(trial, attempts=tuple(job.folder.ends())))
         self.record.mark_under_way(trial.number)
         self.running[trial.number] = Attempt(job, trial, queued_at=self.clock(), adopted=True)
         return True
@@ -347,6 +336,9 @@ class Loop:
         """Return whether this trial gets no further attempt, because the study or its search has
         stopped."""
         return bool(self.stop.reason or (self.stop.enough and trial.searched))
+
+    def _refuse(self, trial: TrialRecord, problem: str) -> None:
+        self._record_end(trial, Outcome(State.REFUSED, problem))
 
     def _record_end(self, trial: TrialRecord, outcome: Outcome) -> None:
         """Record a trial's outcome. A refused or cancelled trial stays open for the next

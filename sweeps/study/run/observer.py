@@ -11,7 +11,6 @@ from sweeps.base.wording import counted
 from sweeps.record.writer import Record
 from sweeps.study.run.attempt import Attempt
 from sweeps.study.run.events import Event, Note, Started
-from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.metrics import METRICS, MetricsLine
 from sweeps.trial.metrics_reader import MetricsReader
@@ -39,7 +38,7 @@ class Observer:
 
     def due(self, attempts: list[Attempt]) -> list[Attempt]:
         """Return the attempts to observe now: rarely where there are many."""
-        return self._looks.due(attempts, Attempt.has_begun)
+        return self._looks.due(attempts, lambda attempt: not attempt.is_queued)
 
     def observe(self, attempt: Attempt) -> list[Event]:
         """Read what the attempt wrote since the last look. Return its start, and notes."""
@@ -47,7 +46,8 @@ class Observer:
         try:
             if attempt.is_queued and self._has_started(attempt):
                 events.append(Started(attempt.trial))
-            reader = self._reader(attempt.trial.number, attempt.job.folder)
+            folder = attempt.job.folder
+            reader = self._readers.setdefault(attempt.trial.number, MetricsReader(folder))
             lines = reader.unread()
             for line in lines.values:
                 self._pass_on(attempt, line)
@@ -61,9 +61,6 @@ class Observer:
             damaged = counted(lines.damaged, "damaged line")
             events.append(Note(f"{damaged} in {attempt.trial.folder / METRICS}"))
         return events
-
-    def _reader(self, number: int, folder: TrialFolder) -> MetricsReader:
-        return self._readers.setdefault(number, MetricsReader(folder))
 
     def _has_started(self, attempt: Attempt) -> bool:
         """Return whether the attempt has started by now, and show that in the record."""

@@ -12,7 +12,7 @@ from sweeps.choose import manual
 from sweeps.choose.repeats import Seeds
 from sweeps.record.extension import user_name
 from sweeps.record.narrowed import narrow
-from sweeps.record.study import Added, StudySnapshot
+from sweeps.record.study import Added
 from sweeps.record.writer import Record
 from sweeps.space.exclusion import Excluded
 from sweeps.space.space import SearchSpace
@@ -72,17 +72,15 @@ class Requests:
                 request = manual.read_request(file, self.space, self.seeds)
             except (UserError, OSError):
                 continue
-            if isinstance(request, Added) and request.by == user_name():
-                self._check_point(file, request)
+            if not isinstance(request, Added) or request.by != user_name():
+                continue
+            try:
+                self.points.check(request.params)
+            except UserError:
+                file.unlink(missing_ok=True)
+                raise
         for line in self._take_lines():
             print(line)
-
-    def _check_point(self, file: Path, request: Added) -> None:
-        try:
-            self.points.check(request.params)
-        except UserError:
-            file.unlink(missing_ok=True)
-            raise
 
     def take(self, record: Record) -> list[str]:
         """Record the valid requests, and return lines for the user. Each file is kept until its
@@ -107,7 +105,9 @@ class Requests:
     def _take(self, file: Path, record: Record) -> None:
         """Record or refuse one request."""
         try:
-            request = None if _is_recorded(file, record.study) else self._read(file, record)
+            names = {added.name for added in record.study.added}
+            names |= {excluded.name for excluded in record.study.excluded}
+            request = None if file.name in names else self._read(file, record)
         except OSError as error:
             self._name(f"a request cannot be read, and is taken once it can: {error}")
             return
@@ -150,8 +150,3 @@ class Requests:
         if problem not in self._named:
             self._named.add(problem)
             self._lines.append(problem)
-
-
-def _is_recorded(file: Path, study: StudySnapshot) -> bool:
-    names = {added.name for added in study.added} | {excluded.name for excluded in study.excluded}
-    return file.name in names

@@ -1,33 +1,24 @@
 """From the choosers' proposals to attempts that are ready to be submitted."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from sweeps.base.errors import Infeasible, UserError
 from sweeps.base.signals import interruptible
 from sweeps.base.wording import point_text
 from sweeps.choose import Chooser, Next, Proposal
 from sweeps.record.fold import trial_as_json
-from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.record.study import TrialRecord
 from sweeps.record.writer import Record
 from sweeps.space.space import canonical
 from sweeps.study.run.attempt import RETRIED, Attempt, may_be_reopened
 from sweeps.study.run.interruption import Lookout
+from sweeps.study.run.jobs import TrialJobs
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.run.sent_job import Job
 from sweeps.trial.times import now
-
-
-class JobMaker(Protocol):
-    """Makes the jobs of trials: see `jobs.TrialJobs`."""
-
-    def make(self, trial: TrialRecord) -> Job:
-        """Return the job of a trial. Raises UserError or Infeasible."""
-
-    def track(self, trial: TrialRecord, job: Job) -> Job:
-        """Return the job with the environment that names the trial's run."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +38,7 @@ class Starter:
 
     record: Record
     choosers: Sequence[Chooser]
-    jobs: JobMaker
+    jobs: TrialJobs
     lookout: Lookout
     clock: Callable[[], float] = now
     has_started: bool = False  # whether this driver had anything to do
@@ -60,8 +51,14 @@ class Starter:
         Raises Interrupted, and records nothing, if the driver has to end during the choice.
         """
         study = replace(self.record.study, enough=enough)
+        answer = Next()
+        messages = []
         with interruptible(self.lookout.reason):
-            answer, messages = self._ask(study)
+            for chooser in self.choosers:
+                answer = chooser.next(study)
+                messages.append(answer.message)
+                if answer.begin or answer.resume or answer.waits:
+                    break
 
         if answer.begin:
             choice = self._begin(answer.begin[0])
@@ -71,18 +68,6 @@ class Starter:
         else:
             choice = Choice(answer)
         return replace(choice, answer=answer, messages=tuple(filter(None, messages)))
-
-    def _ask(self, study: StudySnapshot) -> tuple[Next, list[str]]:
-        """Return the answer of the first chooser that has one, and the messages of all that were
-        asked."""
-        answer = Next()
-        messages = list[str]()
-        for chooser in self.choosers:
-            answer = chooser.next(study)
-            messages.append(answer.message)
-            if answer.begin or answer.resume or answer.waits:
-                break
-        return answer, messages
 
     def _begin(self, chosen: Proposal) -> Choice:
         """Record a new trial, and return its first attempt."""
@@ -163,21 +148,17 @@ class Starter:
     def reopen(self, max_attempts: int, max_timeouts: int | None) -> list[int]:
         """Reopen the trials that were given up and may resume under these limits. Return their
         numbers."""
-        lost = [trial for trial in self.record.trials if trial.state in RETRIED]
-        numbers = [
-            trial.number for trial in lost if self._may_reopen(trial, max_attempts, max_timeouts)
-        ]
+        numbers = []
+        for trial in self.record.trials:
+            if trial.state not in RETRIED:
+                continue
+            with suppress(UserError):
+                timeout_min = self.jobs.make(trial).request.timeout_min
+                if may_be_reopened(trial, timeout_min, max_attempts, max_timeouts):
+                    numbers.append(trial.number)
         if numbers:
             self.record.reopen(numbers)
         return numbers
-
-    def _may_reopen(self, trial: TrialRecord, max_attempts: int, max_timeouts: int | None) -> bool:
-        """Return whether a trial that was given up may resume under the limits of this command."""
-        try:
-            timeout_min = self.jobs.make(trial).request.timeout_min
-        except UserError:
-            return False
-        return may_be_reopened(trial, timeout_min, max_attempts, max_timeouts)
 
     def drop_job(self, number: int) -> None:
         """Drop the job of a trial that has ended."""

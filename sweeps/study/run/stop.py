@@ -57,12 +57,9 @@ class Stop:
             return True
         budget = Budget(self.settings, self.record.study, self.clock)
         enough = budget.judge_spending(running)
-        queued = [
-            *([ready] if ready else []),
-            *(attempt for attempt in running if attempt.started_at is None),
-        ]
-        for attempt in queued:
-            enough = enough or budget.predict_overrun(attempt, running)
+        for attempt in (ready, *running):
+            if attempt and attempt.is_queued:
+                enough = enough or budget.predict_overrun(attempt, running)
         if enough:
             self.enough = enough
             if running:

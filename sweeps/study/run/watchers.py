@@ -55,15 +55,12 @@ class Watchers:
                 case Retried(number, outcome):
                     reason = f"trial {number} {outcome.state}: {one_line(outcome.error)}"
                     self.view.say(f"{reason}; retried in a new attempt")
-                case Ended():
-                    self._end_trial(event, study)
-
-    def _end_trial(self, event: Ended, study: StudySnapshot) -> None:
-        self.view.ended(event.trial, study)
-        if self.sharing:
-            self.view.say(self.sharing.note(event.trial))
-        if self.tracker:
-            self.tracker.end_trial(event.trial)
+                case Ended(trial):
+                    self.view.ended(trial, study)
+                    if self.sharing:
+                        self.view.say(self.sharing.note(trial))
+                    if self.tracker:
+                        self.tracker.end_trial(trial)
 
     def show(
         self, study: StudySnapshot, running: Mapping[int, Attempt], full: bool, stopped: str
@@ -120,11 +117,10 @@ class Watchers:
         problems = [
             watcher.problem for watcher in (self.tracker, self.page, self.mirror) if watcher
         ]
-        errors = [
-            f"trial {number}: {attempt.read_error}"
-            for number, attempt in running.items()
-            if attempt.read_error
-        ]
+        errors = []
+        for number, attempt in running.items():
+            if attempt.read_error:
+                errors.append(f"trial {number}: {attempt.read_error}")
         if errors:
             more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
             files = "the files of all trials can be read again"
