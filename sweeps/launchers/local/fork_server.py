@@ -183,15 +183,13 @@ class Server:
         return set(children(os.getpid())) - self._helpers - self._running.keys()
 
     def _check_memory(self) -> None:
-        for number, limit in {
-            fork.start.number: fork.start.mem_gb for fork in self._running.values()
-        }.items():
+        limits = {fork.start.number: fork.start.mem_gb for fork in self._running.values()}
+        for number, limit in limits.items():
             pids = [pid for rank_pid, _ in self._ranks(number) for pid in tree(rank_pid)]
-            if (
-                limit
-                and used_gb(pids) > limit
-                and (used := used_gb(pids, shared_once=True)) > limit
-            ):
+            if limit is None or used_gb(pids) <= limit:
+                continue
+            used = used_gb(pids, shared_once=True)
+            if used > limit:
                 error = f"it used {used:.3g} GB, more than hydra.launcher.mem_gb={limit:g}"
                 self._kill(number, Outcome(State.OUT_OF_MEMORY, error))
 

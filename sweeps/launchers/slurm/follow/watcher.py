@@ -56,11 +56,8 @@ class FollowedJob:
             return replace(array, id=self.id or array.id)
         return None
 
-    def note(self, info: JobInfo | None, now: float) -> None:
-        """Note squeue's description of the job, at the monotonic time `now`; None if there is
-        none."""
-        if info is None:
-            return
+    def note(self, info: JobInfo, now: float) -> None:
+        """Note squeue's description of the job, at the monotonic time `now`."""
         self.info = info
         self.absent_since = None
         self.was_pending = info.state == "PENDING"
@@ -101,12 +98,10 @@ class FollowedJob:
     @property
     def failed_ranks(self) -> int:
         """Return how many ranks have written why they failed: the job then ends soon."""
+        if self.info is None or self.info.state != "RUNNING":
+            return 0
         with suppress(OSError):
-            return (
-                len(list(self.folder.glob("ranks/*.json")))
-                if self.info and self.info.state == "RUNNING"
-                else 0
-            )
+            return len(list(self.folder.glob("ranks/*.json")))
         return 0
 
     @property
@@ -182,85 +177,58 @@ class Watcher(threading.Thread):
         # because a problem ends only when squeue answers
         listed = squeue() if jobs or self.problem else Listing()
         now = time.monotonic()
+        unclear = []
         for job in jobs:  # before sacct, because sacct may take long
-            job.note(job.find(listed), now)
+            info = job.find(listed)
+            if info:
+                job.note(info, now)
+            # because squeue does not tell who cancelled it
+            if info is None or info.state == "CANCELLED":
+                unclear.append(job)
 
-        unclear = [job for job in jobs if is_unclear(job, listed)]
         accounts = self._account([job.id for job in unclear if job.id])
         now = time.monotonic()
         for job in unclear:
-            verdict = judge(job, listed, accounts, now)
-            job.info = verdict.info
-            job.absent_since = verdict.absent_since
-            job.accounted = verdict.accounted
+            judge(job, listed, accounts, now)
 
     def _account(self, ids: list[str]) -> Listing:
         """Return what sacct lists of these jobs; nothing if it fails, after which a job that squeue
         does not list becomes GONE."""
-        accounts = Listing()
-        problem = ""
+        self.problem = ""
         if ids:
             try:
-                accounts = sacct(ids)
+                return sacct(ids)
             except SlurmError as error:
-                problem = str(error)
-        self.problem = problem
-        return accounts
+                self.problem = str(error)
+        return Listing()
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What SLURM's answers mean for a job that is unclear."""
+def judge(job: FollowedJob, listed: Listing, accounts: Listing, now: float) -> None:
+    """Update a job that squeue does not list, or that was cancelled, at the monotonic time `now`.
 
-    info: JobInfo | None
-    absent_since: float | None = None  # monotonic
-    accounted: bool = False
-
-
-def is_unclear(job: FollowedJob, listed: Listing) -> bool:
-    """Return whether squeue does not list the job, or does not tell who cancelled it."""
-    info = job.find(listed)
-    return info is None or info.state == "CANCELLED"
-
-
-def judge(job: FollowedJob, listed: Listing, accounts: Listing, now: float) -> Verdict:
-    """Return what squeue's and sacct's answers mean for a job that is unclear, at the monotonic
-    time `now`.
-
-    A job of which neither has an end is GONE once it has been absent for long, or cancelled if it
-    was an element of an array.
+    A job of which neither squeue nor sacct has an end is GONE once it has been absent for long, or
+    cancelled if it was an element of an array.
     """
     account = job.find(accounts)
-    info = job.info
     if account and _counts(account, job, listed, accounts):
-        info = _with_canceller(account)
+        # because the controller lost its state
+        is_nameless = account.state == "CANCELLED" and not account.by
+        job.info = replace(account, by="SLURM") if is_nameless else account
     if job.find(listed) or (account and account.state in ENDED):
-        return Verdict(info, None, job.accounted)
-    return _judge_absent(job, info, account, listed, accounts, now)
+        job.absent_since = None
+        return
 
-
-def _judge_absent(
-    job: FollowedJob,
-    info: JobInfo | None,
-    account: JobInfo | None,
-    listed: Listing,
-    accounts: Listing,
-    now: float,
-) -> Verdict:
-    """Return the verdict on a job that squeue does not list, and of which sacct has no end."""
+    job.absent_since = job.absent_since or now
+    job.accounted = job.accounted or account is not None
+    absent_s = now - job.absent_since
     job_id = job.id or ""
-    absent_since = job.absent_since or now
-    absent_s = now - absent_since
-    accounted = job.accounted or account is not None
-    patience_s = _RUNAWAY_S if accounted else _ABSENT_S
     # Because SLURM keeps no record of an element that was cancelled alone, before it started.
     has_only_siblings = account is None and job.has_siblings(accounts)
     if has_only_siblings or job.has_vanished(listed):
         if absent_s > _ABSENT_S:
-            info = JobInfo(job_id, "CANCELLED", by=str(os.getuid()))
-    elif absent_s > patience_s:
-        info = JobInfo(job_id, GONE)
-    return Verdict(info, absent_since, accounted)
+            job.info = JobInfo(job_id, "CANCELLED", by=str(os.getuid()))
+    elif absent_s > (_RUNAWAY_S if job.accounted else _ABSENT_S):
+        job.info = JobInfo(job_id, GONE)
 
 
 def _counts(account: JobInfo, job: FollowedJob, listed: Listing, accounts: Listing) -> bool:
@@ -270,10 +238,3 @@ def _counts(account: JobInfo, job: FollowedJob, listed: Listing, accounts: Listi
         return True
     is_own = job.find_alone(accounts) is not None
     return is_own and job.find_alone(listed) is None
-
-
-def _with_canceller(account: JobInfo) -> JobInfo:
-    """Return the account of a job; cancelled by SLURM if nobody is named, because the controller
-    lost its state."""
-    is_nameless = account.state == "CANCELLED" and not account.by
-    return replace(account, by="SLURM") if is_nameless else account

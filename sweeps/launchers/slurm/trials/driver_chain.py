@@ -19,12 +19,12 @@ from typing import Any
 
 from sweeps.base.files import CorruptFile, Holder, read_json, write_whole
 from sweeps.launchers.contract import DRIVER_JOBS
-from sweeps.launchers.slurm.follow.listing import ENDED, JobInfo
+from sweeps.launchers.slurm.follow.listing import JobInfo
 from sweeps.launchers.slurm.queue import (
     SlurmError,
     cluster_of,
+    living_in,
     read_job_id,
-    read_ticket,
     sacct,
     select_cluster,
     squeue,
@@ -38,13 +38,11 @@ _ACCOUNTED_S = 15.0
 def living(study: Path) -> list[JobInfo]:
     """Return the jobs of the study's drivers that are queued or running, oldest first. Raises
     SlurmError."""
-    tickets = [read_ticket(folder) for folder in folders(study)]
-    if not tickets:
+    jobs = folders(study)
+    if not jobs:
         return []
     select_cluster(cluster_of(study))
-    jobs = squeue()
-    matches = [jobs.find(ticket.name, ticket.id) for ticket in tickets]
-    return [info for info in matches if info and info.state not in ENDED]
+    return living_in(squeue(), jobs)
 
 
 def job_of(study: Path, driver: Holder) -> str | None:

@@ -36,6 +36,7 @@ from sweeps.launchers.slurm.script.submit import (
     write_call,
 )
 from sweeps.launchers.slurm.shell import OF_JOBS, habits, is_in_job
+from sweeps.launchers.slurm.trials.arrays import next_number
 from sweeps.launchers.slurm.trials.driver_chain import (
     begin,
     folders,
@@ -307,9 +308,7 @@ def _here(words: Sequence[str]) -> str:
 def _send(study: Path, follows: Path | None, launch: Launch) -> str:
     """Submit a job for the next driver, and return its id. Raises RefusedError, or BusyError if
     SLURM has none."""
-    jobs = folders(study)
-    number = int(jobs[-1].name) + 1 if jobs else 1
-    folder = jobs_folder(study) / str(number)
+    folder = jobs_folder(study) / str(next_number(jobs_folder(study)))
     folder.mkdir(parents=True)
     try:
         write_call(folder, launch.settings, run_driver, folder, launch, follows)
