@@ -37,16 +37,16 @@ def exchange_addresses(attempt: AttemptFolder, world: World) -> World:
         (attempt.path / "heard").touch()  # because the other ranks read the file
     host = "127.0.0.1" if world.nodes == 1 else socket.gethostname()
     write_whole(folder / f"{world.rank}.address", f"{host}:{_free_port()}")
-    addresses = _read_addresses(folder)
     deadline = time.monotonic() + world.timeout_s
-    while len(addresses) < world.size:
+    while True:
+        addresses = _read_addresses(folder)
+        missing = [rank for rank in range(world.size) if rank not in addresses]
+        if not missing:
+            return replace(world, addresses=tuple(addresses[rank] for rank in range(world.size)))
         if time.monotonic() > deadline:
-            missing = [rank for rank in range(world.size) if rank not in addresses]
             names = ", ".join(f"rank {rank} on {world.addresses[rank]}" for rank in missing)
             raise RankLost(f"{names} did not start within rank_timeout_s={world.timeout_s:g}")
         time.sleep(_POLL_S)
-        addresses |= _read_addresses(folder)
-    return replace(world, addresses=tuple(addresses[rank] for rank in range(world.size)))
 
 
 def _read_addresses(folder: Path) -> dict[int, str]:
@@ -76,8 +76,9 @@ def leave(attempt: AttemptFolder, world: World, end: Outcome) -> Outcome:
     if world.size == 1 or (end.state is State.LOST and not end.error):
         return end
     if not is_failure(end):
-        if not world.is_chief:
-            _await_end(attempt)
+        # without a deadline, because the launcher kills this rank if the chief dies
+        while not world.is_chief and not _has_ended(attempt):
+            time.sleep(_POLL_S)
         return end
     is_lost = end.state is State.LOST
     # A lost rank waits longer, because a rank that failed itself knows the cause.
@@ -88,12 +89,6 @@ def leave(attempt: AttemptFolder, world: World, end: Outcome) -> Outcome:
             return end
     report_failure(attempt, world.rank, end)
     return end
-
-
-def _await_end(attempt: AttemptFolder) -> None:
-    # without a deadline, because the launcher kills this rank if the chief dies
-    while not _has_ended(attempt):
-        time.sleep(_POLL_S)
 
 
 def _has_ended(attempt: AttemptFolder) -> bool:
@@ -116,7 +111,9 @@ def first_failure(attempt: AttemptFolder) -> Outcome | None:
             end = Outcome.from_json(read_json(file) or {})
             end = Outcome(end.state, f"rank {file.stem}: {end.error}")
             failures.append((end.state is State.LOST, file.stat().st_mtime, end))
-    return min(failures, default=(None, None, None), key=lambda failure: failure[:2])[2]
+    if not failures:
+        return None
+    return min(failures, key=lambda failure: failure[:2])[2]
 
 
 def _list_files(folder: Path) -> list[Path]:

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sweeps.base.errors import UserError
 from sweeps.base.files import CorruptFile, read_json, write_whole
@@ -100,15 +101,17 @@ def read_ticket(folder: Path) -> Ticket:
     """Return the ticket by job.json; without an id if the file is missing, damaged, or copied from
     another folder."""
     name = name_of(folder)
+    content: dict[str, Any] = {}
     with suppress(OSError, CorruptFile):
         content = read_json(folder / "job.json") or {}
-        if "array" in content:
-            array = Path(os.path.normpath(folder / str(content["array"])))
-            index = str(content.get("index"))
-            if index.isdecimal() and (array / ELEMENTS / index).resolve() == folder.resolve():
-                return element_of(array, index, read_job_id(array))
-        elif content.get("name") == name and str(content.get("id")).isdecimal():
-            return Ticket(name, str(content["id"]))
+    job_id = str(content.get("id"))
+    if content.get("name") == name and job_id.isdecimal():
+        return Ticket(name, job_id)
+    index = str(content.get("index"))
+    array = Path(os.path.normpath(folder / str(content.get("array"))))
+    with suppress(OSError):
+        if index.isdecimal() and (array / ELEMENTS / index).resolve() == folder.resolve():
+            return element_of(array, index, read_job_id(array))
     return Ticket(name)
 
 
@@ -135,24 +138,22 @@ def sacct(ids: Iterable[str]) -> Listing:
     Raises SlurmError.
     """
     jobs = Listing()
-    names: dict[str, str] = {}
     jobs_and_arrays = dict.fromkeys(job_id.partition("_")[0] for job_id in ids)
     command = [*_SACCT, f"--jobs={','.join(jobs_and_arrays)}"]
     if _CLUSTERS in os.environ:
         command.append(f"--clusters={os.environ[_CLUSTERS]}")
+    job_name = ""  # of the rows of a job, its steps follow
     for step_id, state, name in rows(command, 3):
-        words = state.split()  # such as CANCELLED by 0
-        if not words:
-            continue
         job_ids, _, step = step_id.partition(".")
+        if not step:
+            job_name = name
+        words = state.split()  # such as CANCELLED by 0
+        # because only the step has this state
+        if not words or (step and words != ["OUT_OF_MEMORY"]):
+            continue
         by = words[2] if len(words) == 3 else None
         for job_id in _elements(job_ids):
-            if not step:
-                names[job_id] = _name_in(name, job_id)
-                jobs.add(names[job_id], JobInfo(job_id, words[0], by=by))
-            elif words == ["OUT_OF_MEMORY"] and job_id in names:
-                # because only the step has this state
-                jobs.add(names[job_id], JobInfo(job_id, words[0]))
+            jobs.add(_name_in(job_name, job_id), JobInfo(job_id, words[0], by=by))
     return jobs
 
 
@@ -167,8 +168,11 @@ def _elements(job_ids: str) -> list[str]:
     array, bracket, indices = job_ids.partition("[")
     if not bracket:
         return [job_ids]
-    ranges = [part.split("-") for part in re.split("[]%]", indices)[0].split(",")]
-    return [f"{array}{i}" for ends in ranges for i in range(int(ends[0]), int(ends[-1]) + 1)]
+    ids: list[str] = []
+    for part in re.split("[]%]", indices)[0].split(","):
+        first, _, last = part.partition("-")
+        ids += [f"{array}{index}" for index in range(int(first), int(last or first) + 1)]
+    return ids
 
 
 def by_array(ids: Iterable[str]) -> list[str]:

@@ -17,7 +17,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
@@ -111,19 +111,19 @@ def _has_changed(code: Code, file: Path, saved: Path, extend: bool, resume: str)
     the study."""
     top = code.top(file)
     copies = saved / SOURCE
-    changed = []
-    for path, digest in code.files.items():
-        # either of the two may be damaged
-        if _digest(top / path) not in {digest, _digest(copies / path)}:
-            changed.append(path)
+    changed = [
+        path
+        for path, digest in code.files.items()
+        # because either of the two may be damaged
+        if _digest(top / path) not in {digest, _digest(copies / path)}
+    ]
     if changed and not extend:
         names = ", ".join(changed[:3])
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
-        study = saved.parent.parent
+        began = f"study {saved.parents[1].name} was started with other code: {names}{more}"
         raise UserError(
-            f"study {study.name} was started with other code: {names}{more}. The code at its start:"
-            f" {copies}\nUndo the change, or run the remaining trials with the new code: {resume}"
-            " hydra.sweeper.extend=true"
+            f"{began}. The code at its start: {copies}\nUndo the change, or run the remaining"
+            f" trials with the new code: {resume} hydra.sweeper.extend=true"
         )
     return bool(changed)
 
@@ -170,17 +170,13 @@ def take(file: Path | None) -> tuple[Code, str]:
         top = file.parent
         modules = list(_walk(top))
     ours = [path for path in sorted({*modules}) if _is_ours(top / path, top, file.parent)]
-    if _is_too_large([top / path for path in ours]):
+    bytes_ = sum((top / path).stat().st_size for path in ours)
+    if len(ours) > _MOST_FILES or bytes_ > _MOST_MB * 1e6:
         trouble = f"its folder has more than {_MOST_FILES} modules or {_MOST_MB:g} MB of modules"
         ours = []
     digests = {path: _digest(top / path) for path in ours}
     app = file.relative_to(top).as_posix()
     return Code(app, digests, repository.commit, trouble), repository.diff
-
-
-def _is_too_large(files: Sequence[Path]) -> bool:
-    bytes_ = sum(file.stat().st_size for file in files)
-    return len(files) > _MOST_FILES or bytes_ > _MOST_MB * 1e6
 
 
 def tracked_files(top: Path, app: Path) -> list[Path]:
@@ -286,9 +282,8 @@ def _walk(top: Path) -> Iterable[str]:
             modules = [file.relative_to(top).as_posix() for file in folder.glob("*.py")]
             yield from modules
             if modules:
-                folders += [
-                    path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()
-                ]
+                entries = folder.iterdir()
+                folders += [path for path in entries if path.is_dir() and not path.is_symlink()]
 
 
 def _read(saved: Path) -> Code:
@@ -313,7 +308,8 @@ def _save(study: Path, file: Path | None) -> tuple[Path, Code]:
     code, diff = take(file)
     folder = study / "code"
     newest = _newest(study)
-    saved = folder / str(int(newest.name) + 1 if newest else 1)
+    number = int(newest.name) + 1 if newest else 1
+    saved = folder / str(number)
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / ".gitignore", "*\n", sync=False)
     _protect(folder)  # because nobody else can then replace what is inside
@@ -339,11 +335,12 @@ def _protect(path: Path) -> None:
 
 def _copy(top: Path, copies: Path, paths: Iterable[str]) -> None:
     for path in paths:
-        (copies / path).parent.mkdir(parents=True, exist_ok=True)
-        (copies / path).unlink(missing_ok=True)
+        copy = copies / path
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.unlink(missing_ok=True)
         # with its time, because `Copies` compares the times
-        shutil.copy2(top / path, copies / path)
-        _protect(copies / path)
+        shutil.copy2(top / path, copy)
+        _protect(copy)
     for folder in (copies.parent, copies, *copies.rglob("*/")):
         _protect(folder)
 
@@ -361,10 +358,8 @@ def packages() -> str:
                 package, _, version = folder.stem.partition("-")
                 if folder.suffix in {".dist-info", ".egg-info"} and version:
                     versions.setdefault(package, version.partition("-py")[0])
-    lines = [
-        f"{name}=={version}"
-        for name, version in sorted(versions.items(), key=lambda item: item[0].lower())
-    ]
+    names = sorted(versions, key=str.lower)
+    lines = [f"{name}=={versions[name]}" for name in names]
     return "\n".join([f"# Python {sys.version.split()[0]}", *lines, ""])
 
 

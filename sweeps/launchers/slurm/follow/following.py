@@ -202,9 +202,8 @@ class FollowedJobs:
 
     def follow(self, folder: Path, ticket: Ticket) -> FollowedJob:
         now = time.monotonic()
-        job = FollowedJob(
-            folder, ticket.name, ticket.id, ticket.array, now + _STUCK_S, followed_at=now
-        )
+        warn_at = now + _STUCK_S
+        job = FollowedJob(folder, ticket.name, ticket.id, ticket.array, warn_at, followed_at=now)
         while self._starting and not self._may_start(self._starting[0]):
             self._starting.popleft()
         self._starting.append(job)
@@ -220,8 +219,7 @@ class FollowedJobs:
             return None
         if info.state in ENDED:
             job.ended_at = job.ended_at or now
-            age_s = now - job.ended_at
-            is_late = age_s < _LATE_S.get(info.state, 0.0)
+            is_late = now - job.ended_at < _LATE_S.get(info.state, 0.0)
             return info if self._is_complete(job, info) or not is_late else None
 
         if job.id != info.id:  # because sbatch's answer was lost
@@ -237,8 +235,7 @@ class FollowedJobs:
             # because a cancelled job has not read it
             (job.folder / PRIVATE / SETUP).unlink(missing_ok=True)
             list(job.folder.iterdir())  # because listing refreshes the cache of an NFS client
-        has_canceller = info.by is not None or job.cancel_at is not None
-        if info.state == "CANCELLED" and has_canceller:
+        if info.state == "CANCELLED" and (info.by is not None or job.cancel_at is not None):
             return True
         return any(job.folder.glob("ranks/*.json"))
 
@@ -268,13 +265,8 @@ class FollowedJobs:
         if "eld" in info.reason:
             release = "Ask your admins to release it" if "Admin" in info.reason else "Release it"
             advice = f"{release}: scontrol release {job_id}, or cancel it: scancel {job_id}"
-        log.warning(
-            "SLURM job %s will not start by itself (%s: %s).\n%s",
-            job_id,
-            job.name,
-            info.reason,
-            advice,
-        )
+        problem = f"SLURM job {job_id} will not start by itself ({job.name}: {info.reason})"
+        log.warning("%s.\n%s", problem, advice)
 
     def cancel(self, jobs: Sequence[FollowedJob], only_pending: bool = False) -> None:
         """Cancel the jobs, or only those that are still pending. Warn about jobs that may still

@@ -117,7 +117,7 @@ class WorkerTrials:
         for folder in folders:
             ticket = read_ticket(folder)
             # because a submission without an answer may reach SLURM later
-            may_live = listed is None or (ticket.id is None and not _is_dismissed(folder))
+            may_live = listed is None or (ticket.id is None and not (folder / "dismissed").exists())
             if listed is not None:
                 info = listed.find(ticket.name, ticket.id)
                 may_live |= info is not None and info.state not in ENDED
@@ -192,15 +192,13 @@ class WorkerTrials:
         self._slurm.report(trial.job.number, end)
 
     def observe(self) -> None:
-        """Update all trials and workers. Raises nothing."""
+        """Update all trials and workers; submit missing workers, and cancel surplus ones. Raises
+        nothing."""
         with self._slurm.retrying("the queue of the workers"):
             self._update_trials()
         for worker in list(self.jobs.values()):
             with self._slurm.retrying(worker.name):
                 self._update_worker(worker)
-
-    def adjust(self) -> None:
-        """Submit missing workers, and cancel surplus workers. Raises nothing."""
         with self._slurm.retrying("new workers"):
             self._adjust_workers()
 
@@ -328,14 +326,13 @@ class WorkerTrials:
         count = self._arrays.size(settings, min(count, most, room))
         first = next_number(pool)
         folders = [pool / str(number) for number in range(first, first + count)]
+        in_job = replace(settings, setup=[])  # because its lines may contain secrets
         typical_s = self._median_s(job) or 0.0
         sent: list[FollowedJob] = []
         try:
             for folder in folders:
                 make_private(folder)
-                write_call(
-                    folder, settings, run_worker, folder, replace(settings, setup=[]), typical_s
-                )
+                write_call(folder, settings, run_worker, folder, in_job, typical_s)
             if folders:
                 sent = self._arrays.send(pool.name, folders, settings, settings.slots)
             self.jobs |= {worker.name: worker for worker in sent}
@@ -350,7 +347,3 @@ class WorkerTrials:
 def _dismiss(worker: Path) -> None:
     """Request that a worker ends when it is idle."""
     write_whole(worker / "dismissed", "", sync=False)
-
-
-def _is_dismissed(worker: Path) -> bool:
-    return (worker / "dismissed").exists()
