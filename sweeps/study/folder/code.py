@@ -160,13 +160,22 @@ def take(file: Path | None) -> tuple[Code, str]:
     """Return the present code of the app in this file, and git's diff."""
     if file is None:
         return Code(trouble="the app has no file of its own"), ""
-    tree = next((folder for folder in file.parents if (folder / ".git").exists()), None)
-    repository = _ask_git(tree)
-    trouble = repository.trouble
-    top = tree or file.parent
-    modules = repository.modules
+    top = next((folder for folder in file.parents if (folder / ".git").exists()), None)
+    modules: list[str] = []
+    commit = diff = ""
+    trouble = "the app is in no git repository"
+    if top:
+        try:
+            modules = _list(top, *_LISTED, "--", "*.py")
+            commit = _git(top, "rev-parse", "--verify", "--quiet", "HEAD").strip()
+            diff = without_password(_git(top, *_DIFF, "--", ":(exclude,glob)**/.env*"))
+            trouble = ""
+        except (OSError, subprocess.SubprocessError) as error:
+            modules = []
+            commit = ""
+            trouble = f"git: {getattr(error, 'stderr', '') or error}".strip()
     # because there is no git, or git ignores the app
-    if file.relative_to(top).as_posix() not in modules:
+    if top is None or file.relative_to(top).as_posix() not in modules:
         top = file.parent
         modules = list(_walk(top))
     ours = [path for path in sorted({*modules}) if _is_ours(top / path, top, file.parent)]
@@ -175,8 +184,7 @@ def take(file: Path | None) -> tuple[Code, str]:
         trouble = f"its folder has more than {_MOST_FILES} modules or {_MOST_MB:g} MB of modules"
         ours = []
     digests = {path: _digest(top / path) for path in ours}
-    app = file.relative_to(top).as_posix()
-    return Code(app, digests, repository.commit, trouble), repository.diff
+    return Code(file.relative_to(top).as_posix(), digests, commit, trouble), diff
 
 
 def tracked_files(top: Path, app: Path) -> list[Path]:
@@ -198,29 +206,6 @@ def listed_files(top: Path, *command: str) -> set[Path] | None:
         return {top / path for path in _list(top, *(command or _LISTED))}
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-@dataclass(frozen=True)
-class _Repository:
-    """What git reports of its working tree."""
-
-    modules: list[str] = field(default_factory=list)  # tracked, or untracked and not ignored
-    commit: str = ""
-    diff: str = ""  # without passwords
-    trouble: str = ""
-
-
-def _ask_git(tree: Path | None) -> _Repository:
-    """Return git's report. If git is missing, refuses or hangs, only the trouble is in it."""
-    if tree is None:
-        return _Repository(trouble="the app is in no git repository")
-    try:
-        modules = _list(tree, *_LISTED, "--", "*.py")
-        commit = _git(tree, "rev-parse", "--verify", "--quiet", "HEAD")
-        diff = _git(tree, *_DIFF, "--", ":(exclude,glob)**/.env*")
-    except (OSError, subprocess.SubprocessError) as error:
-        return _Repository(trouble=f"git: {getattr(error, 'stderr', '') or error}".strip())
-    return _Repository(modules, commit.strip(), without_password(diff))
 
 
 _LISTED = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")

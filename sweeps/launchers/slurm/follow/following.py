@@ -96,7 +96,7 @@ class FollowedJobs:
     def _pending(self) -> list[FollowedJob]:
         """Return the jobs that were pending at the last query."""
         jobs = list(self.jobs.values())
-        return [job for job in jobs if job.info and job.info.state == "PENDING"]
+        return [job for job in jobs if job.state == "PENDING"]
 
     def notes(self) -> list[str]:
         """Return why trials wait, one line for each reason."""

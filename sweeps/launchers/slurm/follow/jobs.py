@@ -191,8 +191,9 @@ class JobTrials:
     def observe(self, trials: Iterable[tuple[Job, FollowedJob]]) -> None:
         """Update these trials. Raises nothing."""
         trials = list(trials)
-        jobs = [sent for _, sent in trials if sent.id and sent.cancel_at is None]
-        gone = [sent for sent in jobs if sent.info and sent.info.state == GONE]
+        gone = [
+            sent for _, sent in trials if sent.id and sent.cancel_at is None and sent.state == GONE
+        ]
         if gone:
             # because SLURM may list them again, and their trials get other jobs
             self._slurm.cancel(gone)

@@ -91,23 +91,27 @@ class FollowedJob:
         return self.started_at or self.outcome_at or self.ended_at
 
     @property
+    def state(self) -> str:
+        """Return the state at the last query, which may be a minute old; empty before that."""
+        return self.info.state if self.info else ""
+
+    @property
     def is_waiting(self) -> bool:
-        """Return whether the job was pending at the last query, which may be a minute old."""
-        return self.info is None or self.info.state == "PENDING"
+        """Return whether the job is pending, or was not listed yet."""
+        return self.state in ("", "PENDING")
 
     @property
     def failed_ranks(self) -> int:
         """Return how many ranks have written why they failed: the job then ends soon."""
-        if self.info is None or self.info.state != "RUNNING":
-            return 0
         with suppress(OSError):
-            return len(list(self.folder.glob("ranks/*.json")))
+            if self.state == "RUNNING":
+                return len(list(self.folder.glob("ranks/*.json")))
         return 0
 
     @property
     def never_was(self) -> bool:
         """Return whether an unanswered sbatch has submitted nothing."""
-        return self.id is None and self.info is not None and self.info.state == GONE
+        return self.id is None and self.state == GONE
 
 
 class Pace:
@@ -166,8 +170,7 @@ class Watcher(threading.Thread):
         rank fails."""
         jobs = list(self._jobs.values())
         return {
-            j.name: (j.info and j.info.state, j.absent_since, j.cancel_at, j.failed_ranks)
-            for j in jobs
+            job.name: (job.state, job.absent_since, job.cancel_at, job.failed_ranks) for job in jobs
         }
 
     def update(self) -> None:

@@ -101,14 +101,15 @@ class Worker:
         self._forks.close()
 
     def _may_claim(self) -> bool:
-        limit = self._settings.trials_per_job
-        is_full = isinstance(limit, int) and self._claim_count >= limit
-        # Any trial may be the first, because a worker that runs none would be replaced by an equal
-        # worker.
-        needed_s = (
-            statistics.median(self._seconds or [self._typical_s]) if self._claim_count else 0.0
-        )
-        return not (is_full or self._notice.was_received or self._notice.is_due(needed_s))
+        if self._claim_count == 0:
+            # Any trial may be the first, because a worker that runs none would be replaced by an
+            # equal worker.
+            needed_s = 0.0
+        elif self._claim_count == self._settings.trials_per_job:
+            return False
+        else:
+            needed_s = statistics.median(self._seconds or [self._typical_s])
+        return not (self._notice.was_received or self._notice.is_due(needed_s))
 
     def _has_room(self) -> bool:
         return self._may_claim() and len(self._running) < self._settings.slots

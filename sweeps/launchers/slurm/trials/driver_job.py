@@ -159,9 +159,9 @@ class DriverJob:
             if isinstance(error, BusyError):
                 problem = "accepts no job now"
                 advice = "Repeat the command later"
+            here = _here(shlex.split(line))
             raise UserError(
-                f"SLURM {problem} for the driver: {error}\n{advice}, or run the driver here:"
-                f" {_here(shlex.split(line))}"
+                f"SLURM {problem} for the driver: {error}\n{advice}, or run the driver here: {here}"
             ) from error
 
     def newer(self) -> str:
@@ -205,21 +205,21 @@ def request(settings: SlurmLauncherConf) -> SlurmLauncherConf:
     typed = settings.driver_partition or settings.partition
     partition = typed or habits("").get("SBATCH_PARTITION")
     allowed, name = _shortest(partition)
-    minutes = settings.driver_timeout_min or min(_DAY_MIN, allowed)
+    minutes = int(settings.driver_timeout_min or min(_DAY_MIN, allowed))
+    problem = f"partition {name} allows {allowed:g} minutes"
     if minutes > allowed:
         raise UserError(
-            f"hydra.launcher.driver_timeout_min={minutes}: partition {name} allows {allowed:g}"
-            f" minutes.\nType hydra.launcher.driver_timeout_min={int(allowed)}, or choose another"
+            f"hydra.launcher.driver_timeout_min={minutes}: {problem}.\nType"
+            f" hydra.launcher.driver_timeout_min={int(allowed)}, or choose another"
             " hydra.launcher.driver_partition"
         )
     if minutes < _SHORTEST_MIN and not settings.driver_timeout_min:
         raise UserError(
-            f"hydra.launcher.driver=job: partition {name} allows {allowed:g} minutes, which is"
-            " short for a driver.\nChoose another hydra.launcher.driver_partition, or type"
-            f" hydra.launcher.driver_timeout_min={int(minutes)}"
+            f"hydra.launcher.driver=job: {problem}, which is short for a driver.\nChoose another"
+            f" hydra.launcher.driver_partition, or type hydra.launcher.driver_timeout_min={minutes}"
         )
     return SlurmLauncherConf(
-        timeout_min=int(minutes),
+        timeout_min=minutes,
         cpus_per_task=1,
         mem_gb=_MEM_GB,
         partition=partition,

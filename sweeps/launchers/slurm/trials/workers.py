@@ -222,7 +222,7 @@ class WorkerTrials:
         has_started = claimed.exists()
         if has_started:
             self._failed_starts.pop(pool, None)
-        if worker.info and worker.info.state == "RUNNING":
+        if worker.state == "RUNNING":
             worker.cancel_at = None  # because it started before the cancellation
         if info is None:
             return
@@ -282,7 +282,7 @@ class WorkerTrials:
             if worker.folder.parent == pool and worker.cancel_at is None
         ]
         missing = self._useful_count(jobs) - len(workers)
-        pending = [job for job in workers if job.info and job.info.state == "PENDING"]
+        pending = [worker for worker in workers if worker.state == "PENDING"]
         if missing < 0 and pending:
             self._slurm.cancel(pending[missing:], only_pending=True)
         if missing <= 0 or self._arrays.room <= 0:
