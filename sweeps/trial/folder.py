@@ -299,19 +299,9 @@ class AttemptFolder:
             queued_at = first
         ended = max(ended, began or queued_at)
         gpus = end.gpus or note.get("gpus", 0.0)
-        error = end.error
-        if not error and end.state not in (State.COMPLETED, State.PRUNED):
-            error = "unknown reason"
-        # No duration is negative, because the driver's clock and the clock of the trial's node may
-        # differ.
-        seconds = {"idle_slot": note.get("idle_slot_s", 0.0), "queued": max(0.0, first - queued_at)}
-        if began is not None:
-            # A killed process recorded no phases.
-            seconds |= end.seconds or {"training": max(0.0, ended - began)}
         end = replace(
             end,
-            error=error,
-            seconds=seconds,
+            error=end.error or _default_error(end.state),
             queued_at=queued_at,
             started_at=began,
             ended_at=ended,
@@ -319,9 +309,14 @@ class AttemptFolder:
             timeout_min=note.get("timeout_min"),
             requested={name: note[name] for name in _REQUESTED if name in note},
         )
+        # No duration is negative, because the driver's clock and the clock of the trial's node may
+        # differ.
+        seconds = {"idle_slot": note.get("idle_slot_s", 0.0), "queued": max(0.0, first - queued_at)}
         if began is None:
-            return end
-        end = replace(end, advanced=self._last_progress(lines) >= began)
+            return replace(end, seconds=seconds)
+        # A killed process recorded no phases.
+        seconds |= end.seconds or {"training": max(0.0, ended - began)}
+        end = replace(end, seconds=seconds, advanced=self._last_progress(lines) >= began)
         return self._with_usage(end, began, note.get("co2_g_per_kwh"))
 
     def _with_usage(self, end: Outcome, began: float, co2_g_per_kwh: float | None) -> Outcome:
@@ -345,6 +340,10 @@ class AttemptFolder:
         times = [line.time for line in lines]
         times += [file.stat().st_mtime for file in self.trial.checkpoint.glob("*")]
         return max(times, default=0.0)
+
+
+def _default_error(state: State) -> str:
+    return "" if state in (State.COMPLETED, State.PRUNED) else "unknown reason"
 
 
 def _parse_reason(line: bytes) -> State | None:

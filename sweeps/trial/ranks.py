@@ -76,9 +76,8 @@ def leave(attempt: AttemptFolder, world: World, end: Outcome) -> Outcome:
     if world.size == 1 or (end.state is State.LOST and not end.error):
         return end
     if not is_failure(end):
-        # without a deadline, because the launcher kills this rank if the chief dies
-        while not world.is_chief and not _has_ended(attempt):
-            time.sleep(_POLL_S)
+        if not world.is_chief:
+            _await_end(attempt)
         return end
     is_lost = end.state is State.LOST
     # A lost rank waits longer, because a rank that failed itself knows the cause.
@@ -89,6 +88,12 @@ def leave(attempt: AttemptFolder, world: World, end: Outcome) -> Outcome:
             return end
     report_failure(attempt, world.rank, end)
     return end
+
+
+def _await_end(attempt: AttemptFolder) -> None:
+    # without a deadline, because the launcher kills this rank if the chief dies
+    while not _has_ended(attempt):
+        time.sleep(_POLL_S)
 
 
 def _has_ended(attempt: AttemptFolder) -> bool:

@@ -195,11 +195,7 @@ def _container_problems(settings: SlurmLauncherConf) -> Iterator[str]:
     if not container:
         return
     typed = f"hydra.launcher.container={container}"
-    mounts = [str(Path.cwd()), *app_path(), *(settings.stage or [])]
-    for path in mounts:
-        if {*",:"} & {*path}:
-            problem = f"a container cannot mount {path}, because of its comma or colon"
-            yield f"{typed}: {problem}.\nRename the folder"
+    yield from _mount_problems(settings, typed)
     if _is_image(container) or container.endswith(".sqsh"):
         if not Path(container).expanduser().exists():
             build = f"apptainer build {shlex.quote(container)} docker://python:3.11"
@@ -219,6 +215,13 @@ def _container_problems(settings: SlurmLauncherConf) -> Iterator[str]:
             "hydra.launcher.stage: a container of Pyxis has no disk of the node.\nRemove stage, or"
             " use an image.sif"
         )
+
+
+def _mount_problems(settings: SlurmLauncherConf, typed: str) -> Iterator[str]:
+    for path in (str(Path.cwd()), *app_path(), *(settings.stage or [])):
+        if {*",:"} & {*path}:
+            problem = f"a container cannot mount {path}, because of its comma or colon"
+            yield f"{typed}: {problem}.\nRename the folder"
 
 
 @cache

@@ -17,7 +17,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
@@ -179,12 +179,16 @@ def take(file: Path | None) -> tuple[Code, str]:
         top = file.parent
         modules = list(_walk(top))
     ours = [path for path in sorted({*modules}) if _is_ours(top / path, top, file.parent)]
-    bytes_ = sum((top / path).stat().st_size for path in ours)
-    if len(ours) > _MOST_FILES or bytes_ > _MOST_MB * 1e6:
+    if _is_too_large([top / path for path in ours]):
         trouble = f"its folder has more than {_MOST_FILES} modules or {_MOST_MB:g} MB of modules"
         ours = []
     digests = {path: _digest(top / path) for path in ours}
     return Code(file.relative_to(top).as_posix(), digests, commit, trouble), diff
+
+
+def _is_too_large(files: Sequence[Path]) -> bool:
+    bytes_ = sum(file.stat().st_size for file in files)
+    return len(files) > _MOST_FILES or bytes_ > _MOST_MB * 1e6
 
 
 def tracked_files(top: Path, app: Path) -> list[Path]:

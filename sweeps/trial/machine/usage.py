@@ -1,7 +1,7 @@
 """What an attempt used of the resources that it requested, from its samples
 (`sweeps.trial.machine.system_metrics`)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from statistics import fmean
@@ -34,9 +34,8 @@ def measure(nodes: Iterable[Sequence[MetricsLine]], since: float) -> Usage:
     for lines in nodes:
         for name, samples in _samples_by_name(lines, since).items():
             values = [value for value, _ in samples]
-            products = [value * seconds for value, seconds in samples]
             if name.endswith(POWER):
-                joules += products
+                joules += [value * seconds for value, seconds in samples]
             elif is_gpu_use(name):
                 gpu_use.append(values)
             elif name.endswith(OWN_MEMORY):
@@ -44,16 +43,27 @@ def measure(nodes: Iterable[Sequence[MetricsLine]], since: float) -> Usage:
             elif name == _MEMORY:
                 largest["mem_gb"] = max(largest["mem_gb"], max(values) / _GB)
             elif name == f"{CPU}{USE}":
-                seconds = sum(seconds for _, seconds in samples)
-                cores = sum(products) / 100 / seconds if seconds > 0 else 0.0
-                largest["cores"] = max(largest["cores"], cores)
+                largest["cores"] = max(largest["cores"], _mean_cores(samples))
 
-    used = {name: round(value, 3) for name, value in largest.items() if round(value, 3)}
+    used = _rounded(largest)
     use = None
     if gpu_use:
         used["busy_gpus"] = sum(fmean(values) >= _BUSY for values in gpu_use)
         use = fmean(chain.from_iterable(gpu_use))
     return Usage(sum(joules) / 3.6e6 if joules else None, use, used)
+
+
+def _mean_cores(samples: Sequence[tuple[float, float]]) -> float:
+    """Return how many cores were busy, from utilizations (%) and their seconds."""
+    core_s = sum(value / 100 * seconds for value, seconds in samples)
+    total_s = sum(seconds for _, seconds in samples)
+    return core_s / total_s if total_s > 0 else 0.0
+
+
+def _rounded(amounts: Mapping[str, float]) -> dict[str, float]:
+    """Return the amounts that are more than 0."""
+    rounded = {name: round(amount, 3) for name, amount in amounts.items()}
+    return {name: amount for name, amount in rounded.items() if amount}
 
 
 def _samples_by_name(

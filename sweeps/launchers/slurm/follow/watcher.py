@@ -56,8 +56,11 @@ class FollowedJob:
             return replace(array, id=self.id or array.id)
         return None
 
-    def note(self, info: JobInfo, now: float) -> None:
-        """Note squeue's description of the job, at the monotonic time `now`."""
+    def note(self, info: JobInfo | None, now: float) -> None:
+        """Note squeue's description of the job, at the monotonic time `now`; None if there is
+        none."""
+        if info is None:
+            return
         self.info = info
         self.absent_since = None
         self.was_pending = info.state == "PENDING"
@@ -183,8 +186,7 @@ class Watcher(threading.Thread):
         unclear = []
         for job in jobs:  # before sacct, because sacct may take long
             info = job.find(listed)
-            if info:
-                job.note(info, now)
+            job.note(info, now)
             # because squeue does not tell who cancelled it
             if info is None or info.state == "CANCELLED":
                 unclear.append(job)
@@ -197,13 +199,15 @@ class Watcher(threading.Thread):
     def _account(self, ids: list[str]) -> Listing:
         """Return what sacct lists of these jobs; nothing if it fails, after which a job that squeue
         does not list becomes GONE."""
-        self.problem = ""
+        accounts = Listing()
+        problem = ""
         if ids:
             try:
-                return sacct(ids)
+                accounts = sacct(ids)
             except SlurmError as error:
-                self.problem = str(error)
-        return Listing()
+                problem = str(error)
+        self.problem = problem
+        return accounts
 
 
 def judge(job: FollowedJob, listed: Listing, accounts: Listing, now: float) -> None:
@@ -214,20 +218,29 @@ def judge(job: FollowedJob, listed: Listing, accounts: Listing, now: float) -> N
     """
     account = job.find(accounts)
     if account and _counts(account, job, listed, accounts):
-        # because the controller lost its state
-        is_nameless = account.state == "CANCELLED" and not account.by
-        job.info = replace(account, by="SLURM") if is_nameless else account
+        job.info = _with_canceller(account)
     if job.find(listed) or (account and account.state in ENDED):
         job.absent_since = None
         return
-
     job.absent_since = job.absent_since or now
     job.accounted = job.accounted or account is not None
-    absent_s = now - job.absent_since
-    job_id = job.id or ""
     # Because SLURM keeps no record of an element that was cancelled alone, before it started.
     has_only_siblings = account is None and job.has_siblings(accounts)
-    if has_only_siblings or job.has_vanished(listed):
+    was_cancelled = has_only_siblings or job.has_vanished(listed)
+    _judge_absent(job, was_cancelled, now - job.absent_since)
+
+
+def _with_canceller(account: JobInfo) -> JobInfo:
+    """Return the account of a job; cancelled by SLURM if nobody is named, because the controller
+    lost its state."""
+    is_nameless = account.state == "CANCELLED" and not account.by
+    return replace(account, by="SLURM") if is_nameless else account
+
+
+def _judge_absent(job: FollowedJob, was_cancelled: bool, absent_s: float) -> None:
+    """Update a job of which neither squeue nor sacct has an end."""
+    job_id = job.id or ""
+    if was_cancelled:
         if absent_s > _ABSENT_S:
             job.info = JobInfo(job_id, "CANCELLED", by=str(os.getuid()))
     elif absent_s > (_RUNAWAY_S if job.accounted else _ABSENT_S):

@@ -282,9 +282,8 @@ class WorkerTrials:
             if worker.folder.parent == pool and worker.cancel_at is None
         ]
         missing = self._useful_count(jobs) - len(workers)
-        pending = [worker for worker in workers if worker.state == "PENDING"]
-        if missing < 0 and pending:
-            self._slurm.cancel(pending[missing:], only_pending=True)
+        if missing < 0:
+            self._cancel_surplus(workers, -missing)
         if missing <= 0 or self._arrays.room <= 0:
             return True
 
@@ -293,6 +292,11 @@ class WorkerTrials:
         if not self._slurm.may_send():
             return False
         return missing == 0 or not self._submit_workers(pool, jobs[0], missing)
+
+    def _cancel_surplus(self, workers: list[FollowedJob], surplus: int) -> None:
+        pending = [worker for worker in workers if worker.state == "PENDING"]
+        if pending:
+            self._slurm.cancel(pending[-surplus:], only_pending=True)
 
     def _useful_count(self, jobs: list[Job]) -> int:
         """Return how many workers the trials need: one for each; or, if they are packed by
