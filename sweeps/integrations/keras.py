@@ -54,9 +54,9 @@ class ReportToTrial(keras.callbacks.Callback):
         self.model._initial_epoch = 0
         if saved:
             progress = _restore(saved, self._variables())
-            self.model._initial_epoch = (
-                self.params["epochs"] if progress.get("stopped_early") else progress["epoch"]
-            )
+            self.model._initial_epoch = progress["epoch"]
+            if progress.get("stopped_early"):
+                self.model._initial_epoch = self.params["epochs"]
             # none in a checkpoint of an earlier version
             self._history = progress.get("history", {})
             for name, values in self._history.items():
@@ -65,8 +65,8 @@ class ReportToTrial(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._report(logs or {}, epoch)
-        is_last = self.model.stop_training or epoch + 1 >= self.params["epochs"]
         stopped_early = bool(self.model.stop_training)  # by another callback
+        is_last = stopped_early or epoch + 1 >= self.params["epochs"]
         if not is_last and self._trial.should_stop():
             self.model.stop_training = True
         is_due = time.monotonic() - self._saved_at >= self._interval_s
@@ -97,12 +97,12 @@ class ReportToTrial(keras.callbacks.Callback):
 
 def _save(folder: Path, progress: dict[str, Any], variables: list[Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    arrays = {
-        f"variable_{i}": keras.ops.convert_to_numpy(variable)
-        for i, variable in enumerate(variables)
-    }
-    np.savez(folder / "writing.npz", progress=np.array(json.dumps(progress)), **arrays)
-    put_checkpoint(folder / "writing.npz")
+    arrays = {}
+    for i, variable in enumerate(variables):
+        arrays[f"variable_{i}"] = keras.ops.convert_to_numpy(variable)
+    aside = folder / "writing.npz"
+    np.savez(aside, progress=np.array(json.dumps(progress)), **arrays)
+    put_checkpoint(aside)
 
 
 def _restore(path: Path, variables: list[Any]) -> dict[str, Any]:

@@ -24,10 +24,9 @@ class ReportToTrial:
 
     def __call__(self, env: Any) -> None:
         results = env.evaluation_result_list or []
-        if is_reported(env.iteration + 1):
-            self._trial.report(
-                {f"{result[0]}-{result[1]}": result[2] for result in results},
-                step=env.iteration + 1,
-            )
+        step = env.iteration + 1
+        if is_reported(step):
+            metrics = {f"{result[0]}-{result[1]}": result[2] for result in results}
+            self._trial.report(metrics, step)
         if self._trial.should_stop():
             raise EarlyStopException(env.iteration, results)

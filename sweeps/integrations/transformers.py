@@ -30,19 +30,17 @@ class ReportToTrial(TrainerCallback):
         self, args: Any, state: Any, control: Any, metrics: Any = None, **_: Any
     ) -> None:
         numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
-        self._trial.report(
-            numbers, step=sum("eval_runtime" in entry for entry in state.log_history)
-        )
+        step = sum("eval_runtime" in entry for entry in state.log_history)
+        self._trial.report(numbers, step)
         if self._trial.should_stop():
             control.should_training_stop = control.should_save = True
 
 
 def _newest(folder: Path) -> str | None:
     """Return the newest complete checkpoint of the Trainer; None if there is none."""
-    numbers = [path.name.removeprefix("checkpoint-") for path in folder.glob("checkpoint-*")]
-    for number in sorted(
-        (number for number in numbers if number.isdecimal()), key=int, reverse=True
-    ):
+    names = [path.name.removeprefix("checkpoint-") for path in folder.glob("checkpoint-*")]
+    numbers = [int(name) for name in names if name.isdecimal()]
+    for number in sorted(numbers, reverse=True):
         path = folder / f"checkpoint-{number}"
         with suppress(OSError, ValueError):
             # because the Trainer writes this file last

@@ -22,12 +22,13 @@ class ReportToTrial(TrainingCallback):
         self._trial = trial or current_trial()
 
     def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
-        if is_reported(epoch + 1):
+        step = epoch + 1
+        if is_reported(step):
             # The last value is a pair, of mean and deviation, in xgboost.cv.
-            numbers = {
-                f"{d}-{name}": np.ravel(v[-1])[0]
-                for d, log in evals_log.items()
-                for name, v in log.items()
+            metrics = {
+                f"{subset}-{name}": np.ravel(values[-1])[0]
+                for subset, log in evals_log.items()
+                for name, values in log.items()
             }
-            self._trial.report(numbers, step=epoch + 1)
+            self._trial.report(metrics, step)
         return self._trial.should_stop()

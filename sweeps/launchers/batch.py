@@ -130,10 +130,8 @@ def run_locked(task_function: TaskFunction, config: DictConfig) -> Any:
 def _overrides(hydra: DictConfig) -> list[str]:
     """Return the overrides from which a foreign launcher composes a trial, with those of Hydra that
     the driver's own configuration lacks, such as a changed folder."""
-    shared: list[str] = []
-    if HydraConfig.initialized():
-        driver: Any = HydraConfig.get()
-        shared = typed_words(driver, "hydra")
+    driver: Any = HydraConfig.get() if HydraConfig.initialized() else None
+    shared = typed_words(driver, "hydra") if driver else []
     own = [word for word in typed_words(hydra, "hydra") if word not in shared]
     folders = [word for word in own if word.startswith(f"{SUBDIR}=")]
     others = [word for word in own if word not in folders]

@@ -124,9 +124,8 @@ class Trial:
             matrix: Counts of examples: a row for each true class, a column for each predicted one.
         """
         if self.world.is_chief:
-            Confusion(subset, [*classes], [[int(count) for count in row] for row in matrix]).write(
-                self.folder
-            )
+            counts = [[int(count) for count in row] for row in matrix]
+            Confusion(subset, [*classes], counts).write(self.folder)
 
     def report(
         self, metrics: Mapping[str, float], step: int, partial: bool = False, last: bool = False
@@ -157,11 +156,8 @@ class Trial:
                 f"trial.report(..., step={step!r}): a step is a whole number, such as 1"
             ) from error
         if self.world.is_chief:
-            print(
-                f"step {step}  "
-                + "  ".join(f"{name}={value:.5g}" for name, value in values.items()),
-                flush=True,
-            )
+            shown = "  ".join(f"{name}={value:.5g}" for name, value in values.items())
+            print(f"step {step}  {shown}", flush=True)
             if self._last_earlier_step is None or step > self._last_earlier_step:
                 result = self._reported_result(values) if last else None
                 self._attempt.trial.append_metrics(MetricsLine(step, now(), values, result))
@@ -330,12 +326,11 @@ def _typed_objective(metrics: Mapping[str, float], names: Sequence[str]) -> str:
     others = [metric for metric in metrics if metric not in names]
     chosen = []
     for name in names:
-        if name in metrics:
-            chosen.append(name)
-            continue
-        closest = difflib.get_close_matches(name, others, 1, cutoff=0.4) or [*others, "..."]
-        others = [metric for metric in others if metric != closest[0]]
-        chosen.append(closest[0])
+        word = name
+        if name not in metrics:
+            word = next(iter(difflib.get_close_matches(name, others, 1, 0.4) or others), "...")
+            others = [metric for metric in others if metric != word]
+        chosen.append(word)
     if len(chosen) > 1:
         return f"'hydra.sweeper.objective=[{','.join(chosen)}]'"
     direction = natural_direction(chosen[0])

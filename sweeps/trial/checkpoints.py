@@ -26,8 +26,9 @@ def newest_checkpoint(folder: Path, suffix: str) -> Path | None:
             continue
         try:
             with zipfile.ZipFile(path) as file:
-                if damaged := file.testzip():
-                    raise zipfile.BadZipFile(f"{damaged} is damaged")
+                damaged = file.testzip()
+            if damaged:
+                raise zipfile.BadZipFile(f"{damaged} is damaged")
             return path
         except _UNREADABLE as error:
             problems.append(f"{path} cannot be read ({type(error).__name__}: {error})")

@@ -69,7 +69,7 @@ def _words_of(name: str) -> list[str]:
 
 def _direction_of(word: str) -> str:
     """Return the direction of a word, such as acc, acc5 or logloss."""
-    for name in (word, word.rstrip("0123456789")):
-        if name in _WORDS:
-            return _WORDS[name]
+    direction = _WORDS.get(word) or _WORDS.get(word.rstrip("0123456789"))
+    if direction:
+        return direction
     return next((direction for ending, direction in _ENDINGS.items() if word.endswith(ending)), "")

@@ -36,7 +36,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -132,12 +132,9 @@ class TrialFolder:
 
     def attempts(self) -> "list[AttemptFolder]":
         """Return the attempts so far, oldest first."""
-        numbers = (
-            int(folder.name)
-            for folder in (self.path / "attempts").glob("*")
-            if folder.name.isdecimal()
-        )
-        return [self.attempt(number) for number in sorted(numbers)]
+        names = [folder.name for folder in (self.path / "attempts").glob("*")]
+        numbers = sorted(int(name) for name in names if name.isdecimal())
+        return [self.attempt(number) for number in numbers]
 
     def newest(self) -> "AttemptFolder | None":
         return next(reversed(self.attempts()), None)
@@ -150,7 +147,8 @@ class TrialFolder:
                 end = attempt.end()
             except CorruptFile as error:
                 end = Outcome(State.LOST, str(error))
-            ends += [end] if end else []
+            if end:
+                ends.append(end)
         return ends
 
     def new_attempt(
@@ -165,11 +163,13 @@ class TrialFolder:
         newest = self.newest()
         attempt = self.attempt(newest.number + 1 if newest else 1)
         attempt.path.mkdir(parents=True)
-        content: dict[str, Any] = {"queued": queued_at or now(), "idle_slot_s": idle_slot_s}
-        content |= {
-            name: value for name, value in asdict(request or Request()).items() if value is not None
+        content = {
+            "queued": queued_at or now(),
+            "idle_slot_s": idle_slot_s,
+            **vars(request or Request()),
+            "launcher": launcher,
         }
-        content |= {"launcher": launcher} if launcher else {}
+        content = {name: value for name, value in content.items() if value is not None}
         write_whole(attempt.path / "queued.json", json.dumps(content), sync=False)
         return attempt
 
@@ -198,7 +198,8 @@ class AttemptFolder:
         """Return the name of the launcher that started the attempt; None if no file names the
         launcher."""
         with suppress(CorruptFile, OSError):
-            if name := (read_json(self.path / "queued.json") or {}).get("launcher"):
+            name = (read_json(self.path / "queued.json") or {}).get("launcher")
+            if name:
                 return str(name)
         # because older attempts have no name
         return "slurm" if (self.path / "slurm").exists() else None
@@ -297,14 +298,14 @@ class AttemptFolder:
         if not is_time(queued_at):
             queued_at = first
         ended = max(ended, began or queued_at)
-        gpus = note.get("gpus", 0.0)
+        gpus = end.gpus or note.get("gpus", 0.0)
         end = replace(
             end,
             error=end.error or _default_error(end.state),
             queued_at=queued_at,
             started_at=began,
             ended_at=ended,
-            gpus=end.gpus or (int(gpus) if gpus.is_integer() else gpus),
+            gpus=int(gpus) if float(gpus).is_integer() else gpus,
             timeout_min=note.get("timeout_min"),
             requested={name: note[name] for name in _REQUESTED if name in note},
         )
@@ -315,8 +316,7 @@ class AttemptFolder:
             return replace(end, seconds=seconds)
         # A killed process recorded no phases.
         seconds |= end.seconds or {"training": max(0.0, ended - began)}
-        advanced = self._last_progress(lines) >= began
-        end = replace(end, seconds=seconds, advanced=advanced)
+        end = replace(end, seconds=seconds, advanced=self._last_progress(lines) >= began)
         return self._with_usage(end, began, note.get("co2_g_per_kwh"))
 
     def _with_usage(self, end: Outcome, began: float, co2_g_per_kwh: float | None) -> Outcome:

@@ -3,14 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweeps.base.secrets import without_secrets
 from sweeps.trial.times import is_time
 from sweeps.trial.well_typed import check_amounts, check_numbers, check_text
-
-if TYPE_CHECKING:
-    pass
 
 # because MLflow warns above 8000 characters in a description, which also contains the log
 _MAX_ERROR_CHARS = 3000
@@ -113,7 +110,9 @@ class Outcome:
         content = {
             name: value for name, value in vars(self).items() if value or isinstance(value, float)
         }
-        return {**content, "error": without_secrets(self.error)} if self.error else content
+        if self.error:
+            content["error"] = without_secrets(self.error)
+        return content
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Outcome":
@@ -124,14 +123,14 @@ class Outcome:
         if len(error) > _MAX_ERROR_CHARS:
             error = f"{error[:_MAX_ERROR_CHARS]} ... (the rest is in its log)"
         end = cls(**{**content, "state": State(content["state"]), "error": error})
-        times = [end.queued_at, end.ended_at, *([] if end.started_at is None else [end.started_at])]
+        times = [end.queued_at, end.ended_at, end.started_at or 0.0]
         if not all(map(is_time, times)):
             raise ValueError(f"its times {times} are in no calendar")
         for by_name in (end.metrics, end.seconds, end.requested, end.used):
             check_amounts(by_name)
         check_numbers(end.objective)
-        optional = (end.timeout_min, end.energy_kwh, end.gpu_use, end.co2_g)
-        check_numbers([end.gpus, *(number for number in optional if number is not None)])
+        amounts = [end.gpus, end.timeout_min, end.energy_kwh, end.gpu_use, end.co2_g]
+        check_numbers([amount for amount in amounts if amount is not None])
         check_text(end.node)
         return end
 

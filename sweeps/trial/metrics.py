@@ -3,13 +3,10 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.times import is_time
-
-if TYPE_CHECKING:
-    pass
 
 METRICS = "metrics.jsonl"
 SYSTEM_METRICS = "system_metrics.jsonl"
@@ -72,6 +69,6 @@ def with_reported_result(
     last = lines[-1]
     if last.result is None or last.time < began:
         return end
-
-    objective = last.result
-    return replace(end, state=State.COMPLETED, error="", objective=objective, metrics=last.metrics)
+    return replace(
+        end, state=State.COMPLETED, error="", objective=last.result, metrics=last.metrics
+    )

@@ -20,15 +20,12 @@ def find_bad_nodes(outcomes: Iterable[Outcome], unproven: bool = False) -> dict[
     """
     placed = [outcome for outcome in outcomes if outcome.node]
     good = {outcome.node for outcome in placed if outcome.started_at}
-    refusals: list[Outcome] = []
-    bad: dict[str, str] = {}
+    refused = [outcome for outcome in placed if outcome.state is State.REFUSED]
+    bad = _find_refusing_nodes([end for end in refused if not end.started_at], good, unproven)
     for outcome in placed:
-        if outcome.state is not State.REFUSED:
-            if outcome.node_failed:
-                bad[outcome.node] = "failed while it had a trial"
-        elif not outcome.started_at:
-            refusals.append(outcome)
-    return _find_refusing_nodes(refusals, good, unproven) | bad
+        if outcome.node_failed and outcome.state is not State.REFUSED:
+            bad[outcome.node] = "failed while it had a trial"
+    return bad
 
 
 def _find_refusing_nodes(

@@ -37,16 +37,16 @@ def exchange_addresses(attempt: AttemptFolder, world: World) -> World:
         (attempt.path / "heard").touch()  # because the other ranks read the file
     host = "127.0.0.1" if world.nodes == 1 else socket.gethostname()
     write_whole(folder / f"{world.rank}.address", f"{host}:{_free_port()}")
-    addresses = _read_addresses(folder)
     deadline = time.monotonic() + world.timeout_s
-    while len(addresses) < world.size:
+    while True:
+        addresses = _read_addresses(folder)
+        missing = [rank for rank in range(world.size) if rank not in addresses]
+        if not missing:
+            return replace(world, addresses=tuple(addresses[rank] for rank in range(world.size)))
         if time.monotonic() > deadline:
-            missing = [rank for rank in range(world.size) if rank not in addresses]
             names = ", ".join(f"rank {rank} on {world.addresses[rank]}" for rank in missing)
             raise RankLost(f"{names} did not start within rank_timeout_s={world.timeout_s:g}")
         time.sleep(_POLL_S)
-        addresses |= _read_addresses(folder)
-    return replace(world, addresses=tuple(addresses[rank] for rank in range(world.size)))
 
 
 def _read_addresses(folder: Path) -> dict[int, str]:
@@ -116,7 +116,9 @@ def first_failure(attempt: AttemptFolder) -> Outcome | None:
             end = Outcome.from_json(read_json(file) or {})
             end = Outcome(end.state, f"rank {file.stem}: {end.error}")
             failures.append((end.state is State.LOST, file.stat().st_mtime, end))
-    return min(failures, default=(None, None, None), key=lambda failure: failure[:2])[2]
+    if not failures:
+        return None
+    return min(failures, key=lambda failure: failure[:2])[2]
 
 
 def _list_files(folder: Path) -> list[Path]:

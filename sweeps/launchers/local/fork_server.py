@@ -123,11 +123,13 @@ class Server:
 
     def _kill_orphans(self) -> None:
         deadline = time.monotonic() + _KILL_WAIT_S
-        while (orphans := self._orphans()) and time.monotonic() < deadline:
+        orphans = self._orphans()
+        while orphans and time.monotonic() < deadline:
             for pid in orphans:
                 kill_tree(pid)
                 os.waitpid(pid, os.WNOHANG)
             time.sleep(0.001)
+            orphans = self._orphans()
 
     def _kill(self, number: int, end: Outcome) -> None:
         for pid, fork in self._ranks(number):
@@ -159,17 +161,20 @@ class Server:
         """Report each ended trial, after its orphans are killed. Their deaths cause further
         calls."""
         with suppress(ChildProcessError):  # because no child is left
-            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                for pid in self._orphans():
-                    kill_tree(pid)
-                if fork := self._running.pop(ended[0], None):
-                    self._settle(fork, _read_end(fork, os.waitstatus_to_exitcode(ended[1])))
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            while pid:
+                for orphan in self._orphans():
+                    kill_tree(orphan)
+                fork = self._running.pop(pid, None)
+                if fork:
+                    self._settle(fork, _read_end(fork, os.waitstatus_to_exitcode(status)))
+                pid, status = os.waitpid(-1, os.WNOHANG)
 
     def _settle(self, fork: _Fork, end: Outcome) -> None:
         """Kill the other ranks of a trial whose rank ended too early, and report the outcome after
         its last rank."""
         number = fork.start.number
-        live_ranks = self._ranks(fork.start.number)
+        live_ranks = self._ranks(number)
         if fork.start.log.with_name("end.json").exists():
             for _, rank in live_ranks:
                 rank.leave_by = min(rank.leave_by, time.monotonic() + _KILL_WAIT_S)
@@ -183,15 +188,13 @@ class Server:
         return set(children(os.getpid())) - self._helpers - self._running.keys()
 
     def _check_memory(self) -> None:
-        for number, limit in {
-            fork.start.number: fork.start.mem_gb for fork in self._running.values()
-        }.items():
+        limits = {fork.start.number: fork.start.mem_gb for fork in self._running.values()}
+        for number, limit in limits.items():
             pids = [pid for rank_pid, _ in self._ranks(number) for pid in tree(rank_pid)]
-            if (
-                limit
-                and used_gb(pids) > limit
-                and (used := used_gb(pids, shared_once=True)) > limit
-            ):
+            if limit is None or used_gb(pids) <= limit:
+                continue
+            used = used_gb(pids, shared_once=True)
+            if used > limit:
                 error = f"it used {used:.3g} GB, more than hydra.launcher.mem_gb={limit:g}"
                 self._kill(number, Outcome(State.OUT_OF_MEMORY, error))
 
@@ -227,7 +230,8 @@ def _read_end(fork: _Fork, code: int) -> Outcome:
     log = fork.start.log
     process = "its process"
     if fork.start.world.size > 1:
-        if failure := first_failure(TrialFolder(log.parents[2]).attempt(int(log.parent.name))):
+        failure = first_failure(TrialFolder(log.parents[2]).attempt(int(log.parent.name)))
+        if failure:
             return failure
         process = f"rank {fork.rank}: its process"
     log_end = "\n".join(last_lines(log, 20)) if code else ""

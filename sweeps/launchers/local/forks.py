@@ -55,21 +55,21 @@ class Forks:
             # because programs that a trial started may outlive a killed driver and its server
             self._kill_marked()
         self._server, theirs = Pipe()
-        environment = os.environ | {
-            _MARK: str(self._log),
+        tunables = [os.environ.get("GLIBC_TUNABLES"), _HUGE_PAGES]
+        environment = {
             # because numpy must not start threads before the forks
-            "OPENBLAS_NUM_THREADS": os.environ.get("OPENBLAS_NUM_THREADS", "1"),
-            "GLIBC_TUNABLES": f"{os.environ.get('GLIBC_TUNABLES', '')}:{_HUGE_PAGES}".lstrip(":"),
+            "OPENBLAS_NUM_THREADS": "1",
+            **os.environ,
+            _MARK: str(self._log),
+            "GLIBC_TUNABLES": ":".join(filter(None, tunables)),
         }
         used = copies.in_use()
-        arguments = json.dumps(
-            [sys.path, used and [used.top, used.folder], theirs.fileno(), self._preload]
-        )
+        arguments = [sys.path, used and [used.top, used.folder], theirs.fileno(), self._preload]
         if self._log.is_fifo():  # because opening a pipe waits for its reader
             quarantine(self._log)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, *interpreter_options(), "-c", _SERVER, arguments],
+                [sys.executable, *interpreter_options(), "-c", _SERVER, json.dumps(arguments)],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -95,17 +95,16 @@ class Forks:
         (without addresses) has several ranks, fork one process for each rank; the ranks divide the
         cores.
         """
-        resources = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
+        environment = {**job.environment, "CUDA_VISIBLE_DEVICES": ",".join(gpus)}
         if not {*os.environ, *job.env_set}.intersection(_THREADS):
-            resources |= dict.fromkeys(_THREADS, str(threads))
-        resources |= {SHARE: str(job.request.gpus)} if 0 < job.request.gpus < 1 else {}
-        payload = pack((job, now()))
+            environment |= dict.fromkeys(_THREADS, str(threads))
+        if 0 < job.request.gpus < 1:
+            environment[SHARE] = str(job.request.gpus)
         self._running.add(job.number)
-        environment = {**job.environment, **resources}
+        payload = pack((job, now()))
         log = job.attempt_folder.log
-        self._send_message(
-            Start(job.number, payload, log, cores, environment, mem_gb, world or World())
-        )
+        start = Start(job.number, payload, log, cores, environment, mem_gb, world or World())
+        self._send_message(start)
 
     def poll(self, timeout_s: float) -> list[tuple[int, Outcome]]:
         """Return the trials that ended; wait for one if none did. Raises UserError if `preload`
@@ -128,20 +127,20 @@ class Forks:
         """Start another server after one that ended with this exit code. Raises UserError if its
         imports failed."""
         self._deaths = 0 if self.ready else self._deaths + 1
-        if not self.ready and (code >= 0 or self._deaths == 3):
-            reason = f"it ended with exit code {code}"
-            if code < 0:
-                reason = f"it was killed by signal {-code}"
-            elif code > 0:
+        if self._deaths and (code >= 0 or self._deaths == 3):
+            reason = f"it was killed by signal {-code}"
+            if code >= 0:
+                reason = f"it ended with exit code {code}"
+            if code > 0:
                 reason = "".join(last_lines(self._log, 1)).strip() or reason
             problem = f"hydra.launcher.preload={self._preload} cannot be imported: {reason}"
             raise UserError(f"{problem}\nSee {self._log}") from None
         self.ready = False
         self.open()
 
-    def kill(self, number: int, state: State, reason: str) -> None:
-        """End a trial; `poll` reports this state and reason."""
-        self._send_message((number, Outcome(state, reason)))
+    def kill(self, number: int, end: Outcome) -> None:
+        """End a trial; `poll` reports this outcome."""
+        self._send_message((number, end))
 
     def close(self) -> None:
         """Close the pipe. The server then kills its trials and ends."""

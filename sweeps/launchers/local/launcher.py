@@ -35,10 +35,10 @@ class LocalTrials(TrialLauncher):
 
     def __init__(self, preload: Sequence[str], log: Path) -> None:
         self._forks = Forks(preload, log)
-        self._machine = machine = Machine.here()
-        self._cores = [*machine.cores]
-        self._gpus = Gpus(machine.gpus)
-        self._free_gb = machine.memory_gb
+        self._machine = Machine.here()
+        self._cores = [*self._machine.cores]
+        self._gpus = Gpus(self._machine.gpus)
+        self._free_gb = self._machine.memory_gb
         self._min_cores = 1
         self._uses_gpus = False
         self._slots: dict[int, _Slot] = {}
@@ -65,23 +65,14 @@ class LocalTrials(TrialLauncher):
         gpus = self._gpus.take(request.gpus) if fits else None
         if gpus is None:
             return False
-        slot = self._slots[job.number] = _Slot(
-            [self._cores.pop(0) for _ in range(cores)],
-            gpus,
-            request.gpus,
-            mem_gb,
-            time.monotonic() + (request.timeout_min or math.inf) * 60,
-        )
+        own_cores = self._cores[:cores]
+        deadline = time.monotonic() + (request.timeout_min or math.inf) * 60
+        self._slots[job.number] = _Slot(own_cores, gpus, request.gpus, mem_gb, deadline)
+        del self._cores[:cores]
         self._free_gb -= mem_gb
         world = World(size=size, addresses=("127.0.0.1",) * size, timeout_s=settings.rank_timeout_s)
-        self._forks.start(
-            SentJob.of(job),
-            slot.cores,
-            slot.gpus,
-            max(1, cores // world.size),
-            request.mem_gb,
-            world,
-        )
+        threads = max(1, cores // size)
+        self._forks.start(SentJob.of(job), own_cores, gpus, threads, request.mem_gb, world)
         return True
 
     def adopt(self, job: Job) -> bool:
@@ -93,9 +84,8 @@ class LocalTrials(TrialLauncher):
     def poll(self, timeout_s: float) -> list[tuple[int, Outcome]]:
         for number, slot in self._slots.items():
             if time.monotonic() > slot.deadline:
-                self._forks.kill(
-                    number, State.TIMED_OUT, "it ran longer than hydra.launcher.timeout_min"
-                )
+                end = Outcome(State.TIMED_OUT, "it ran longer than hydra.launcher.timeout_min")
+                self._forks.kill(number, end)
         over = self._forks.poll(timeout_s)
         for number, _ in over:
             slot = self._slots.pop(number)

@@ -29,11 +29,9 @@ class Machine:
     @classmethod
     def here(cls) -> "Machine":
         """Return the resources that this process may use."""
-        return cls(
-            tuple(sorted(os.sched_getaffinity(0))),
-            tuple(visible_gpus()),
-            psutil.virtual_memory().total / 1e9,
-        )
+        cores = sorted(os.sched_getaffinity(0))
+        memory_gb = psutil.virtual_memory().total / 1e9
+        return cls(tuple(cores), tuple(visible_gpus()), memory_gb)
 
     def request(self, config: DictConfig) -> Request:
         """Return the resources of this composed trial. Raises UserError if this machine has
@@ -42,22 +40,23 @@ class Machine:
         if settings.nodes > 1:
             advice = f"Train in ranks={settings.nodes} processes here, or {_ON_A_CLUSTER}"
             raise UserError(f"nodes={settings.nodes}: this machine is one node.\n{advice}")
-        rank_cores = self._cores_per_rank(settings)
         ranks = settings.tasks_per_node
+        rank_cores = self._cores_per_rank(settings)
+        cores = ranks * rank_cores
         gpu_count = settings.gpus_per_node or 0
         of_app = OmegaConf.select(config.hydra.launcher._get_root(), "gpus")
         gpus_name = "gpus" if of_app == gpu_count else "hydra.launcher.gpus_per_node"
         cores_name = "hydra.launcher.cpus_per_task"
         if ranks > 1:
             cores_name = f"{ranks} ranks of {rank_cores} cores"
-        memory_gb = math.floor(self.memory_gb)
         _refuse_more(gpus_name, gpu_count, len(self.gpus), "GPUs")
-        _refuse_more(cores_name, rank_cores * ranks, len(self.cores), "CPU cores")
+        _refuse_more(cores_name, cores, len(self.cores), "CPU cores")
+        memory_gb = math.floor(self.memory_gb)
         _refuse_more("hydra.launcher.mem_gb", settings.mem_gb or 0, memory_gb, "GB of memory")
 
         return Request(
             gpus_on_node(settings, gpu_count),
-            rank_cores * ranks,
+            cores,
             settings.mem_gb,
             settings.timeout_min,
             ranks=ranks,

@@ -116,16 +116,8 @@ def python_command(
     binds = ",".join([*_folders(settings, folder), *settings.container_binds])
     options = [*(["--nv"] * has_gpus), "--pwd", str(Path.cwd()), "--bind", binds]
     image = str(Path(settings.container).expanduser().absolute())
-    return [
-        "bash",
-        "-c",
-        f"{ignore_signals}; {_APPTAINER}",
-        "apptainer",
-        "exec",
-        *options,
-        image,
-        python,
-    ]
+    start = ["bash", "-c", f"{ignore_signals}; {_APPTAINER}", "apptainer", "exec"]
+    return [*start, *options, image, python]
 
 
 def pyxis_options(settings: SlurmLauncherConf, folder: Path) -> list[str]:
@@ -133,11 +125,14 @@ def pyxis_options(settings: SlurmLauncherConf, folder: Path) -> list[str]:
     if not (container := settings.container) or _is_image(container):
         return []
     mounts = [f"{path}:{path}" for path in _folders(settings, folder)] + settings.container_binds
-    mount_option = f"--container-mounts={','.join(mounts)}"
-    image = (
-        str(Path(container).expanduser().absolute()) if container.endswith(".sqsh") else container
-    )
-    return [f"--container-image={image}", mount_option, f"--container-workdir={Path.cwd()}"]
+    image = container
+    if container.endswith(".sqsh"):
+        image = str(Path(container).expanduser().absolute())
+    return [
+        f"--container-image={image}",
+        f"--container-mounts={','.join(mounts)}",
+        f"--container-workdir={Path.cwd()}",
+    ]
 
 
 def _folders(settings: SlurmLauncherConf, folder: Path) -> list[str]:
@@ -199,15 +194,21 @@ def _container_problems(settings: SlurmLauncherConf) -> Iterator[str]:
     container = settings.container
     if not container:
         return
-    yield from _mount_problems(settings, container)
+    typed = f"hydra.launcher.container={container}"
+    yield from _mount_problems(settings, typed)
     if _is_image(container) or container.endswith(".sqsh"):
-        yield from _file_problems(container)
+        if not Path(container).expanduser().exists():
+            build = f"apptainer build {shlex.quote(container)} docker://python:3.11"
+            yield (
+                f"{typed}: no such file (working directory: {Path.cwd()}).\nCorrect the path, or"
+                f" build it: {build}"
+            )
     elif _has_pyxis() is False:
         name = container if "://" in container else f"docker://{container}"
         build = f"apptainer build image.sif {shlex.quote(name)}"
         yield (
-            f"hydra.launcher.container={container}: srun here has no --container-image (Pyxis is"
-            f" not installed).\nType hydra.launcher.container=image.sif, made by: {build}"
+            f"{typed}: srun here has no --container-image (Pyxis is not installed).\nType"
+            f" hydra.launcher.container=image.sif, made by: {build}"
         )
     if not _is_image(container) and settings.stage:
         yield (
@@ -216,23 +217,11 @@ def _container_problems(settings: SlurmLauncherConf) -> Iterator[str]:
         )
 
 
-def _mount_problems(settings: SlurmLauncherConf, container: str) -> Iterator[str]:
-    mounts = [str(Path.cwd()), *app_path(), *(settings.stage or [])]
-    wrong = [path for path in mounts if {*",:"} & {*path}]
-    if wrong:
-        yield (
-            f"hydra.launcher.container={container}: a container cannot mount {wrong[0]}, because of"
-            " its comma or colon.\nRename the folder"
-        )
-
-
-def _file_problems(container: str) -> Iterator[str]:
-    if not Path(container).expanduser().exists():
-        build = f"apptainer build {shlex.quote(container)} docker://python:3.11"
-        yield (
-            f"hydra.launcher.container={container}: no such file (working directory:"
-            f" {Path.cwd()}).\nCorrect the path, or build it: {build}"
-        )
+def _mount_problems(settings: SlurmLauncherConf, typed: str) -> Iterator[str]:
+    for path in (str(Path.cwd()), *app_path(), *(settings.stage or [])):
+        if {*",:"} & {*path}:
+            problem = f"a container cannot mount {path}, because of its comma or colon"
+            yield f"{typed}: {problem}.\nRename the folder"
 
 
 @cache

@@ -71,11 +71,9 @@ class SlurmTrials(TrialLauncher):
         return requested
 
     def preview(self) -> Iterator[str]:
-        driver = (
-            driver_job.requested(self._study, self._settings)
-            if self._settings.driver == "job"
-            else None
-        )
+        driver = None
+        if self._settings.driver == "job":
+            driver = driver_job.requested(self._study, self._settings)
         return preview(self._study, list(self._previewed.values()), driver)
 
     def open(self) -> None:
@@ -145,8 +143,8 @@ class SlurmTrials(TrialLauncher):
         while not self.slurm.over and time.monotonic() < deadline:
             time.sleep(min(_WARM_TICK_S if self.workers.trials else _TICK_S, timeout_s))
             self._observe()
-        over = list(self.slurm.over)
-        self.slurm.over.clear()
+        over = self.slurm.over
+        self.slurm.over = []
         return over
 
     def _observe(self) -> None:
@@ -156,7 +154,6 @@ class SlurmTrials(TrialLauncher):
         if self._worker_looks.is_due:
             self._worker_looks.begin(len(self.workers.trials) + len(self.workers.jobs))
             self.workers.observe()
-            self.workers.adjust()
 
     def avoid(self, nodes: Mapping[str, str]) -> None:
         self.slurm.avoid(nodes)
@@ -167,22 +164,18 @@ class SlurmTrials(TrialLauncher):
     def _notes_on_lengths(self) -> list[str]:
         """Return why trials run in warm workers, or few at a time."""
         if self._is_waiting:
-            reason = (
+            return [
                 f"at most {_UNMEASURED} trials start, and as many a minute, before their length is"
-                " measured"
-            )
-            return [f"{reason}. To start all: hydra.launcher.trials_per_job=1"]
-        is_by_length = self._settings.trials_per_job == "auto" and not _needs_workers(
-            self._settings
-        )
-        if is_by_length and self.workers.trials:
-            median_s = self._median_s(next(iter(self.workers.trials.values())).job) or 0.0
-            reason = (
-                f"trials take {median_s:.0f} s, less than"
-                f" short_trial_min={self._settings.short_s / 60:g} (minutes)"
-            )
-            return [f"{reason}: they run in warm workers"]
-        return []
+                " measured. To start all: hydra.launcher.trials_per_job=1"
+            ]
+        trials = list(self.workers.trials.values())
+        if not trials or self._settings.trials_per_job != "auto" or _needs_workers(self._settings):
+            return []
+        median_s = self._median_s(trials[0].job) or 0.0
+        return [
+            f"trials take {median_s:.0f} s, less than"
+            f" short_trial_min={self._settings.short_s / 60:g} (minutes): they run in warm workers"
+        ]
 
     def cancel_pending(self) -> None:
         self.jobs.cancel_pending()

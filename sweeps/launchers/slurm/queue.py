@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sweeps.base.errors import UserError
 from sweeps.base.files import CorruptFile, read_json, write_whole
@@ -40,6 +41,7 @@ _UNREACHABLE = re.compile(
     "contact slurm controller|Connection refused|configuration source|s_p_parse_file|timed out|took"
     " longer"
 )
+_HARMLESS = re.compile("Job/step already completing or completed|Invalid job id specified")
 _CHECKS = (
     "Check the controller (scontrol ping) and SLURM_CONF, which must name the cluster's slurm.conf"
 )
@@ -51,11 +53,9 @@ def name_of(folder: Path) -> str:
     """Return the unique name of the SLURM job with its files in `folder`, such as
     study-trial.attempt-hash."""
     path = folder.resolve()
-    prefix = "-".join(
-        re.sub(r"[^\w.-]", "_", part)[:60] for part in (path.parents[2].name, path.parents[1].name)
-    )
+    study, trial = (re.sub(r"[^\w.-]", "_", path.parents[above].name)[:60] for above in (2, 1))
     digest = hashlib.blake2s(bytes(path), digest_size=4).hexdigest()
-    return f"{prefix}.{path.name}-{digest}"
+    return f"{study}-{trial}.{path.name}-{digest}"
 
 
 def token_of(number: int, attempt: int) -> str:
@@ -78,39 +78,40 @@ class Ticket:
 
 
 def write_job_id(folder: Path, job_id: str) -> None:
-    write_whole(
-        folder / "job.json", json.dumps({"name": name_of(folder), "id": job_id}), sync=False
-    )
+    content = {"name": name_of(folder), "id": job_id}
+    write_whole(folder / "job.json", json.dumps(content), sync=False)
 
 
-def write_element(array: Path, index: int, folder: Path) -> Ticket:
-    """Make the job of an attempt or a worker an element of the array, before sbatch, and return its
-    ticket.
-
-    Raises OSError.
-    """
+def write_element(array: Path, index: int, folder: Path) -> None:
+    """Make the job of an attempt or a worker an element of the array, before sbatch. Raises
+    OSError."""
     place = array / ELEMENTS / str(index)
     place.symlink_to(os.path.relpath(folder, place.parent))
     content = {"array": os.path.relpath(array, folder), "index": index}
     write_whole(folder / "job.json", json.dumps(content), sync=False)
-    return Ticket(f"{name_of(array)}_{index}", None, array)
+
+
+def element_of(array: Path, index: int | str, array_id: str | None) -> Ticket:
+    """Return the ticket of an element of an array, which has this id."""
+    job_id = f"{array_id}_{index}" if array_id else None
+    return Ticket(f"{name_of(array)}_{index}", job_id, array)
 
 
 def read_ticket(folder: Path) -> Ticket:
     """Return the ticket by job.json; without an id if the file is missing, damaged, or copied from
     another folder."""
     name = name_of(folder)
+    content: dict[str, Any] = {}
     with suppress(OSError, CorruptFile):
         content = read_json(folder / "job.json") or {}
-        if "array" in content:
-            array = Path(os.path.normpath(folder / str(content["array"])))
-            index = str(content.get("index"))
-            if index.isdecimal() and (array / ELEMENTS / index).resolve() == folder.resolve():
-                array_id = read_job_id(array)
-                element_id = array_id and f"{array_id}_{index}"
-                return Ticket(f"{name_of(array)}_{index}", element_id, array)
-        elif content.get("name") == name and str(content.get("id")).isdecimal():
-            return Ticket(name, str(content["id"]))
+    job_id = str(content.get("id"))
+    if content.get("name") == name and job_id.isdecimal():
+        return Ticket(name, job_id)
+    index = str(content.get("index"))
+    array = Path(os.path.normpath(folder / str(content.get("array"))))
+    with suppress(OSError):
+        if index.isdecimal() and (array / ELEMENTS / index).resolve() == folder.resolve():
+            return element_of(array, index, read_job_id(array))
     return Ticket(name)
 
 
@@ -137,24 +138,22 @@ def sacct(ids: Iterable[str]) -> Listing:
     Raises SlurmError.
     """
     jobs = Listing()
-    names: dict[str, str] = {}
     jobs_and_arrays = dict.fromkeys(job_id.partition("_")[0] for job_id in ids)
     command = [*_SACCT, f"--jobs={','.join(jobs_and_arrays)}"]
     if _CLUSTERS in os.environ:
         command.append(f"--clusters={os.environ[_CLUSTERS]}")
+    job_name = ""  # of the rows of a job, its steps follow
     for step_id, state, name in rows(command, 3):
-        words = state.split()  # such as CANCELLED by 0
-        if not words:
-            continue
         job_ids, _, step = step_id.partition(".")
+        if not step:
+            job_name = name
+        words = state.split()  # such as CANCELLED by 0
+        # because only the step has this state
+        if not words or (step and words != ["OUT_OF_MEMORY"]):
+            continue
         by = words[2] if len(words) == 3 else None
         for job_id in _elements(job_ids):
-            if not step:
-                names[job_id] = _name_in(name, job_id)
-                jobs.add(names[job_id], JobInfo(job_id, words[0], by=by))
-            elif words == ["OUT_OF_MEMORY"] and job_id in names:
-                # because only the step has this state
-                jobs.add(names[job_id], JobInfo(job_id, words[0]))
+            jobs.add(_name_in(job_name, job_id), JobInfo(job_id, words[0], by=by))
     return jobs
 
 
@@ -169,18 +168,23 @@ def _elements(job_ids: str) -> list[str]:
     array, bracket, indices = job_ids.partition("[")
     if not bracket:
         return [job_ids]
-    ranges = [part.split("-") for part in re.split("[]%]", indices)[0].split(",")]
-    return [f"{array}{i}" for ends in ranges for i in range(int(ends[0]), int(ends[-1]) + 1)]
+    ids: list[str] = []
+    for part in re.split("[]%]", indices)[0].split(","):
+        first, _, last = part.partition("-")
+        ids += [f"{array}{index}" for index in range(int(first), int(last or first) + 1)]
+    return ids
 
 
 def by_array(ids: Iterable[str]) -> list[str]:
     """Return the ids with one word for all elements of an array, because each word is one request
     to the controller."""
     arrays: dict[str, list[str]] = {}
-    for array, _, index in (job_id.partition("_") for job_id in ids):
-        arrays.setdefault(array, []).extend([index] if index else [])
+    for job_id in ids:
+        array, _, index = job_id.partition("_")
+        arrays.setdefault(array, []).append(index)
     return [
-        f"{array}_[{','.join(indices)}]" if indices else array for array, indices in arrays.items()
+        f"{array}_[{','.join(indices)}]" if any(indices) else array
+        for array, indices in arrays.items()
     ]
 
 
@@ -190,9 +194,7 @@ def cancel(jobs: Sequence[str], pending_only: bool = False) -> None:
     try:
         answer(["scancel", *state, *jobs])
     except SlurmError as error:
-        harmless = ("Job/step already completing or completed", "Invalid job id specified")
-        lines = str(error).splitlines()
-        harmful = [line for line in lines if not any(text in line for text in harmless)]
+        harmful = [line for line in str(error).splitlines() if not _HARMLESS.search(line)]
         if harmful:
             raise SlurmError("; ".join(harmful)) from error
 
@@ -233,16 +235,22 @@ def choose_cluster(study: Path, name: str | None) -> None:
 def living_jobs(study: Path, unfinished: Iterable[Path]) -> list[JobInfo]:
     """Return the queued and running jobs of the study's `unfinished` trials and workers. Raises
     SlurmError."""
-    folders = [folder for trial in unfinished for folder in trial.glob("attempts/[0-9]*/slurm")]
+    folders = [file.parent for trial in unfinished for file in trial.glob("attempts/[0-9]*/slurm")]
+    folders += [file.parent for file in study.glob("workers/*/[0-9]*/slurm")]
     select_cluster(cluster_of(study))
-    folders += study.glob("workers/*/[0-9]*/slurm")
     if not folders:
         return []
     jobs = squeue()
-    tickets = [read_ticket(folder.parent) for folder in folders]
-    matches = [jobs.find(ticket.name, ticket.id) for ticket in tickets]
-    ids = {info.id for info in matches if info and info.state not in ENDED}
+    ids = {info.id for info in living_in(jobs, folders)}
     return [info for info in jobs.by_id.values() if info.id in ids]  # in SLURM's order
+
+
+def living_in(listed: Listing, folders: Iterable[Path]) -> list[JobInfo]:
+    """Return those of the listed jobs that have their files in one of the folders, and have not
+    ended."""
+    tickets = [read_ticket(folder) for folder in folders]
+    matches = [listed.find(ticket.name, ticket.id) for ticket in tickets]
+    return [info for info in matches if info and info.state not in ENDED]
 
 
 def jobs_of_attempts(study: Path, attempts: Mapping[int, Path]) -> dict[int, str]:
@@ -258,10 +266,9 @@ def jobs_of_attempts(study: Path, attempts: Mapping[int, Path]) -> dict[int, str
         for queued in study.glob(f"workers/*/queue/{token}"):
             queued.unlink(missing_ok=True)  # because a worker may claim the file first
         workers = [file.parents[1] for file in study.glob(f"workers/*/*/claimed/{token}")]
-        tickets = [read_ticket(folder) for folder in (attempt, *workers)]
-        matches = [listed.find(ticket.name, ticket.id) for ticket in tickets]
-        if living := [info.id for info in matches if info and info.state not in ENDED]:
-            jobs[number] = living[0]
+        living = living_in(listed, [attempt, *workers])
+        if living:
+            jobs[number] = living[0].id
     return jobs
 
 
@@ -270,7 +277,8 @@ def cancel_pending_and_dismiss_idle(study: Path, jobs: list[JobInfo]) -> None:
     OSError."""
     for queued in study.glob("workers/*/queue/*.job"):
         queued.unlink(missing_ok=True)  # because a worker may claim the file first
-    if pending := [job.id for job in jobs if job.state == "PENDING"]:
+    pending = [job.id for job in jobs if job.state == "PENDING"]
+    if pending:
         cancel(by_array(pending), pending_only=True)
     for folder in study.glob("workers/*/[0-9]*/slurm"):
         (folder.parent / "dismissed").touch()
@@ -290,13 +298,12 @@ def with_hint(error: str) -> str:
     return f"{error}. {_CHECKS}" if _UNREACHABLE.search(error) else error
 
 
-def _environment() -> dict[str, str]:
+def answer(command: list[str], timeout_s: float | None = None) -> str:
+    """Return the output of the command, by default after up to 20 s. Raises SlurmError if it
+    fails."""
+    limit_s = timeout_s or _TIMEOUT_S
     # because SLURM shortens the indices of an array's elements
-    return {**shell.for_queries(), "SLURM_BITSTR_LEN": "0"}
-
-
-def answer(command: list[str]) -> str:
-    """Return the output of the command. Raises SlurmError if it fails."""
+    environment = {**shell.for_queries(), "SLURM_BITSTR_LEN": "0"}
     try:
         done = subprocess.run(
             command,
@@ -304,15 +311,14 @@ def answer(command: list[str]) -> str:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_TIMEOUT_S,
-            env=_environment(),
+            timeout=limit_s,
+            env=environment,
         )
     except subprocess.TimeoutExpired as error:
-        raise SlurmError(with_hint(f"{command[0]} took longer than {_TIMEOUT_S} s")) from error
+        raise SlurmError(with_hint(f"{command[0]} took longer than {limit_s} s")) from error
     except subprocess.CalledProcessError as error:
-        raise SlurmError(
-            with_hint(error.stderr.strip() or f"{command[0]} ended with {error.returncode}")
-        ) from error
+        problem = error.stderr.strip() or f"{command[0]} ended with {error.returncode}"
+        raise SlurmError(with_hint(problem)) from error
     except OSError as error:  # because it is not installed, or no process can be started now
         raise SlurmError(f"{command[0]} cannot be run: {error}") from error
     return done.stdout

@@ -56,15 +56,10 @@ def habits(script: str) -> dict[str, str]:
     if is_in_job():
         return {}
     typed = set(_typed_options(script))
-    excluded = {
-        option
-        for option in HABITS.values()
-        if option in typed or typed & {*_EXCLUSIVE.get(option, ())}
-    }
     return {
-        name: value
-        for name, value in os.environ.items()
-        if name in HABITS and HABITS[name] not in excluded
+        name: os.environ[name]
+        for name, option in HABITS.items()
+        if name in os.environ and not typed & {option, *_EXCLUSIVE.get(option, ())}
     }
 
 

@@ -111,19 +111,19 @@ def _has_changed(code: Code, file: Path, saved: Path, extend: bool, resume: str)
     the study."""
     top = code.top(file)
     copies = saved / SOURCE
-    changed = []
-    for path, digest in code.files.items():
-        # either of the two may be damaged
-        if _digest(top / path) not in {digest, _digest(copies / path)}:
-            changed.append(path)
+    changed = [
+        path
+        for path, digest in code.files.items()
+        # because either of the two may be damaged
+        if _digest(top / path) not in {digest, _digest(copies / path)}
+    ]
     if changed and not extend:
         names = ", ".join(changed[:3])
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
-        study = saved.parent.parent
+        began = f"study {saved.parents[1].name} was started with other code: {names}{more}"
         raise UserError(
-            f"study {study.name} was started with other code: {names}{more}. The code at its start:"
-            f" {copies}\nUndo the change, or run the remaining trials with the new code: {resume}"
-            " hydra.sweeper.extend=true"
+            f"{began}. The code at its start: {copies}\nUndo the change, or run the remaining"
+            f" trials with the new code: {resume} hydra.sweeper.extend=true"
         )
     return bool(changed)
 
@@ -160,13 +160,22 @@ def take(file: Path | None) -> tuple[Code, str]:
     """Return the present code of the app in this file, and git's diff."""
     if file is None:
         return Code(trouble="the app has no file of its own"), ""
-    tree = next((folder for folder in file.parents if (folder / ".git").exists()), None)
-    repository = _ask_git(tree)
-    trouble = repository.trouble
-    top = tree or file.parent
-    modules = repository.modules
+    top = next((folder for folder in file.parents if (folder / ".git").exists()), None)
+    modules: list[str] = []
+    commit = diff = ""
+    trouble = "the app is in no git repository"
+    if top:
+        try:
+            modules = _list(top, *_LISTED, "--", "*.py")
+            commit = _git(top, "rev-parse", "--verify", "--quiet", "HEAD").strip()
+            diff = without_password(_git(top, *_DIFF, "--", ":(exclude,glob)**/.env*"))
+            trouble = ""
+        except (OSError, subprocess.SubprocessError) as error:
+            modules = []
+            commit = ""
+            trouble = f"git: {getattr(error, 'stderr', '') or error}".strip()
     # because there is no git, or git ignores the app
-    if file.relative_to(top).as_posix() not in modules:
+    if top is None or file.relative_to(top).as_posix() not in modules:
         top = file.parent
         modules = list(_walk(top))
     ours = [path for path in sorted({*modules}) if _is_ours(top / path, top, file.parent)]
@@ -174,8 +183,7 @@ def take(file: Path | None) -> tuple[Code, str]:
         trouble = f"its folder has more than {_MOST_FILES} modules or {_MOST_MB:g} MB of modules"
         ours = []
     digests = {path: _digest(top / path) for path in ours}
-    app = file.relative_to(top).as_posix()
-    return Code(app, digests, repository.commit, trouble), repository.diff
+    return Code(file.relative_to(top).as_posix(), digests, commit, trouble), diff
 
 
 def _is_too_large(files: Sequence[Path]) -> bool:
@@ -202,29 +210,6 @@ def listed_files(top: Path, *command: str) -> set[Path] | None:
         return {top / path for path in _list(top, *(command or _LISTED))}
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-@dataclass(frozen=True)
-class _Repository:
-    """What git reports of its working tree."""
-
-    modules: list[str] = field(default_factory=list)  # tracked, or untracked and not ignored
-    commit: str = ""
-    diff: str = ""  # without passwords
-    trouble: str = ""
-
-
-def _ask_git(tree: Path | None) -> _Repository:
-    """Return git's report. If git is missing, refuses or hangs, only the trouble is in it."""
-    if tree is None:
-        return _Repository(trouble="the app is in no git repository")
-    try:
-        modules = _list(tree, *_LISTED, "--", "*.py")
-        commit = _git(tree, "rev-parse", "--verify", "--quiet", "HEAD")
-        diff = _git(tree, *_DIFF, "--", ":(exclude,glob)**/.env*")
-    except (OSError, subprocess.SubprocessError) as error:
-        return _Repository(trouble=f"git: {getattr(error, 'stderr', '') or error}".strip())
-    return _Repository(modules, commit.strip(), without_password(diff))
 
 
 _LISTED = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
@@ -286,9 +271,8 @@ def _walk(top: Path) -> Iterable[str]:
             modules = [file.relative_to(top).as_posix() for file in folder.glob("*.py")]
             yield from modules
             if modules:
-                folders += [
-                    path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()
-                ]
+                entries = folder.iterdir()
+                folders += [path for path in entries if path.is_dir() and not path.is_symlink()]
 
 
 def _read(saved: Path) -> Code:
@@ -313,7 +297,8 @@ def _save(study: Path, file: Path | None) -> tuple[Path, Code]:
     code, diff = take(file)
     folder = study / "code"
     newest = _newest(study)
-    saved = folder / str(int(newest.name) + 1 if newest else 1)
+    number = int(newest.name) + 1 if newest else 1
+    saved = folder / str(number)
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / ".gitignore", "*\n", sync=False)
     _protect(folder)  # because nobody else can then replace what is inside
@@ -339,11 +324,12 @@ def _protect(path: Path) -> None:
 
 def _copy(top: Path, copies: Path, paths: Iterable[str]) -> None:
     for path in paths:
-        (copies / path).parent.mkdir(parents=True, exist_ok=True)
-        (copies / path).unlink(missing_ok=True)
+        copy = copies / path
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.unlink(missing_ok=True)
         # with its time, because `Copies` compares the times
-        shutil.copy2(top / path, copies / path)
-        _protect(copies / path)
+        shutil.copy2(top / path, copy)
+        _protect(copy)
     for folder in (copies.parent, copies, *copies.rglob("*/")):
         _protect(folder)
 
@@ -361,10 +347,8 @@ def packages() -> str:
                 package, _, version = folder.stem.partition("-")
                 if folder.suffix in {".dist-info", ".egg-info"} and version:
                     versions.setdefault(package, version.partition("-py")[0])
-    lines = [
-        f"{name}=={version}"
-        for name, version in sorted(versions.items(), key=lambda item: item[0].lower())
-    ]
+    names = sorted(versions, key=str.lower)
+    lines = [f"{name}=={versions[name]}" for name in names]
     return "\n".join([f"# Python {sys.version.split()[0]}", *lines, ""])
 
 

@@ -41,8 +41,9 @@ def take_over(folder: Path, wider: Definition, launcher: TrialLauncher) -> None:
     if not study.differences(wider):
         return
     refuse_driver_job(folder)
+    claim = folder / "driver.lock"
     # because the driver would leave, and this command fail
-    if not os.access(claim := folder / "driver.lock", os.W_OK):
+    if not os.access(claim, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(claim))
     refuse_differences(folder, study, wider, extend=True)
     refuse_running_elsewhere(read_study(folder, study), launcher)

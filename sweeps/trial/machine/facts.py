@@ -59,11 +59,8 @@ def record(attempt: AttemptFolder, **facts: Mapping[str, Any]) -> None:
 def recording(attempt: AttemptFolder) -> Iterator[None]:
     """Record the machine at the start, and the versions of the libraries that were imported until
     the end."""
-    cpu_model = _read_cpu_model()
-    record(
-        attempt,
-        process={"host": socket.gethostname(), **({"cpu_model": cpu_model} if cpu_model else {})},
-    )
+    process = {"host": socket.gethostname(), "cpu_model": _read_cpu_model()}
+    record(attempt, process={name: value for name, value in process.items() if value})
     try:
         yield
     finally:

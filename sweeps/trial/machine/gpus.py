@@ -2,6 +2,7 @@
 shared GPU."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import takewhile
@@ -22,19 +23,18 @@ _JAX = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION")  # JAX refu
 def names_in(visible: str) -> list[str]:
     """Return the names in a value of CUDA_VISIBLE_DEVICES, which CUDA reads up to the first invalid
     name."""
-    return list(takewhile(_is_name, map(str.strip, visible.split(","))))
-
-
-def _is_name(word: str) -> bool:
-    return word.isdecimal() or word.startswith(("GPU-", "MIG-"))
+    names = map(str.strip, visible.split(","))
+    return list(takewhile(re.compile(r"\d+$|GPU-|MIG-").match, names))
 
 
 def names_here() -> list[str]:
     """Return the names of this machine's GPUs: numbers, or the UUIDs of MIG slices. Raises
     NVMLError."""
     pynvml.nvmlInit()
-    indices = range(pynvml.nvmlDeviceGetCount())
-    return [name for index in indices for name in [*_slices(handle(str(index)))] or [str(index)]]
+    names: list[str] = []
+    for index in map(str, range(pynvml.nvmlDeviceGetCount())):
+        names += list(_slices(handle(index))) or [index]
+    return names
 
 
 def _slices(gpu: Any) -> Iterator[str]:
@@ -43,9 +43,8 @@ def _slices(gpu: Any) -> Iterator[str]:
         is_divided, _ = pynvml.nvmlDeviceGetMigMode(gpu)
         for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu) if is_divided else 0):
             with suppress(pynvml.NVMLError):  # because fewer slices may exist
-                yield str(
-                    pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index))
-                )
+                part = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index)
+                yield str(pynvml.nvmlDeviceGetUUID(part))
 
 
 def handle(name: str) -> Any:
@@ -57,8 +56,9 @@ def handle(name: str) -> Any:
         return pynvml.nvmlDeviceGetHandleByUUID(name)
     except pynvml.NVMLError:  # because CUDA, unlike NVML, takes the first characters of a UUID
         gpus = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
-        if matching := [gpu for gpu in gpus if pynvml.nvmlDeviceGetUUID(gpu).startswith(name)]:
-            return matching[0]
+        for gpu in gpus:
+            if pynvml.nvmlDeviceGetUUID(gpu).startswith(name):
+                return gpu
         raise
 
 
@@ -102,5 +102,6 @@ def fitting(trials: int, peak: float) -> int:
 
 def limit_jax() -> None:
     """Set JAX's variable for the memory of a shared GPU, unless the user has set the variable."""
-    if (fraction := memory_fraction()) and not any(name in os.environ for name in _JAX):
+    fraction = memory_fraction()
+    if fraction and not any(name in os.environ for name in _JAX):
         os.environ[_JAX[0]] = f"{fraction:.4f}"

@@ -16,7 +16,8 @@ def used_gb(pids: Iterable[int], shared_once: bool = False) -> float:
     for pid in pids:
         with suppress(psutil.Error):
             process = psutil.Process(pid)
-            used_bytes += (
-                process.memory_full_info().pss if shared_once else process.memory_info().rss
-            )
+            if shared_once:
+                used_bytes += process.memory_full_info().pss
+            else:
+                used_bytes += process.memory_info().rss
     return used_bytes / 1e9

@@ -25,7 +25,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import product
 from typing import Any
 
 import psutil
@@ -84,17 +83,18 @@ def _sample(folder: TrialFolder, interval_s: float, name: str, ended: threading.
     try:
         usage = _Usage()
         wait_s = min(1.0, interval_s)
-        last = False
         # the chief's
-        if usage.gpu_model and name == SYSTEM_METRICS and (attempt := folder.newest()):
+        attempt = folder.newest() if name == SYSTEM_METRICS else None
+        if usage.gpu_model and attempt:
             facts.record(attempt, process={"gpu_model": usage.gpu_model})
         # because an earlier attempt may have written samples
         step = len(folder.read_metrics(name=name).values)
+        last = False
         while not last:
             last = ended.wait(wait_s)
             if not last or time.monotonic() - usage.since >= min(_MIN_INTERVAL_S, interval_s):
                 folder.append_metrics(MetricsLine(step, now(), usage.sample()), name)
-            step = step + 1
+            step += 1
             wait_s = interval_s
     except (OSError, ValueError, psutil.Error) as error:
         print(f"No further system metrics: {error}", file=sys.stderr)
@@ -109,11 +109,11 @@ class _Usage:
         self._cpu_s = sum(self._process.cpu_times()[:4])
         own = _own_gpus(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
         self.gpu_model = ", ".join(dict.fromkeys(name for _, name in own))  # "" without GPUs
-        pairs = product(
-            enumerate(own), (_READINGS if gpus.share() == 1 else _SHARED_READINGS).items()
-        )
+        readings = _READINGS if gpus.share() == 1 else _SHARED_READINGS
         self._gpus = {
-            f"{GPU}{i}_{name}": partial(read, gpu) for (i, (gpu, _)), (name, read) in pairs
+            f"{GPU}{i}_{name}": partial(read, gpu)
+            for i, (gpu, _) in enumerate(own)
+            for name, read in readings.items()
         }
 
     def sample(self) -> dict[str, float]:
@@ -128,7 +128,8 @@ class _Usage:
         for name, read in list(self._gpus.items()):
             try:
                 value = read()
-                values |= {} if value is None else {name: value}
+                if value is not None:
+                    values[name] = value
             except pynvml.NVMLError as error:  # because some GPUs do not measure power
                 print(f"No {name}: {error}", file=sys.stderr)
                 del self._gpus[name]
@@ -137,7 +138,7 @@ class _Usage:
         self.since = now
         self._cpu_s = cpu_s
         values[f"{CPU}{USE}"] = round(busy, 1)
-        values["system/memory_usage_megabytes"] = round(resident / 1e6, 1)
+        values[f"system/{_MEMORY}"] = round(resident / 1e6, 1)
         return values
 
 

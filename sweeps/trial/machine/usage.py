@@ -1,7 +1,7 @@
 """What an attempt used of the resources that it requested, from its samples
 (`sweeps.trial.machine.system_metrics`)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from statistics import fmean
@@ -25,60 +25,57 @@ class Usage:
     a shared GPU's."""
 
 
-@dataclass
-class _Samples:
-    """The samples of one node, added up."""
-
-    joules: list[float] = field(default_factory=list)
-    core_s: float = 0.0
-    seconds: float = 0.0
-    memory_gb: list[float] = field(default_factory=list)
-    gpu_memory: list[float] = field(default_factory=list)  # parts of a shared GPU's (%)
-    gpu_use: dict[str, list[float]] = field(default_factory=dict)  # of each GPU (%)
-
-    def add(self, line: MetricsLine, seconds: float) -> None:
-        """Add the sample at the end of so many seconds."""
-        self.seconds += seconds
-        for name, value in line.metrics.items():
-            if name.endswith(POWER):
-                self.joules.append(value * seconds)
-            elif name.endswith(OWN_MEMORY):
-                self.gpu_memory.append(value)
-            elif is_gpu_use(name):
-                self.gpu_use.setdefault(name, []).append(value)
-            elif name == f"{CPU}{USE}":
-                self.core_s += value / 100 * seconds
-            elif name == _MEMORY:
-                self.memory_gb.append(value / _GB)
-
-
 def measure(nodes: Iterable[Sequence[MetricsLine]], since: float) -> Usage:
     """Return the use of resources from `since` on (seconds since 1970), from the samples of each
     node."""
-    of_nodes = [_add_up(lines, since) for lines in nodes]
-    joules = [joule for node in of_nodes for joule in node.joules]
-    gpus = [values for node in of_nodes for values in node.gpu_use.values()]
-    peaks = [peak for node in of_nodes for peak in node.memory_gb]
-    parts = [percent / 100 for node in of_nodes for percent in node.gpu_memory]
-    cores = [node.core_s / node.seconds for node in of_nodes if node.seconds > 0]
-    largest = {"mem_gb": peaks, "cores": cores, "gpu_memory": parts}
-    used = {}
-    for name, values in largest.items():
-        if most := round(max(values, default=0.0), 3):
-            used[name] = most
+    joules: list[float] = []
+    gpu_use: list[list[float]] = []  # of each GPU (%)
+    largest = {"mem_gb": 0.0, "cores": 0.0, "gpu_memory": 0.0}
+    for lines in nodes:
+        for name, samples in _samples_by_name(lines, since).items():
+            values = [value for value, _ in samples]
+            if name.endswith(POWER):
+                joules += [value * seconds for value, seconds in samples]
+            elif is_gpu_use(name):
+                gpu_use.append(values)
+            elif name.endswith(OWN_MEMORY):
+                largest["gpu_memory"] = max(largest["gpu_memory"], max(values) / 100)
+            elif name == _MEMORY:
+                largest["mem_gb"] = max(largest["mem_gb"], max(values) / _GB)
+            elif name == f"{CPU}{USE}":
+                largest["cores"] = max(largest["cores"], _mean_cores(samples))
+
+    used = _rounded(largest)
     use = None
-    if gpus:
-        used["busy_gpus"] = sum(fmean(values) >= _BUSY for values in gpus)
-        use = fmean(chain.from_iterable(gpus))
+    if gpu_use:
+        used["busy_gpus"] = sum(fmean(values) >= _BUSY for values in gpu_use)
+        use = fmean(chain.from_iterable(gpu_use))
     return Usage(sum(joules) / 3.6e6 if joules else None, use, used)
 
 
-def _add_up(lines: Sequence[MetricsLine], since: float) -> _Samples:
-    samples = _Samples()
+def _mean_cores(samples: Sequence[tuple[float, float]]) -> float:
+    """Return how many cores were busy, from utilizations (%) and their seconds."""
+    core_s = sum(value / 100 * seconds for value, seconds in samples)
+    total_s = sum(seconds for _, seconds in samples)
+    return core_s / total_s if total_s > 0 else 0.0
+
+
+def _rounded(amounts: Mapping[str, float]) -> dict[str, float]:
+    """Return the amounts that are more than 0."""
+    rounded = {name: round(amount, 3) for name, amount in amounts.items()}
+    return {name: amount for name, amount in rounded.items() if amount}
+
+
+def _samples_by_name(
+    lines: Sequence[MetricsLine], since: float
+) -> dict[str, list[tuple[float, float]]]:
+    """Return the values of each metric, each with the seconds since the sample before."""
+    samples: dict[str, list[tuple[float, float]]] = {}
     before = since
     for line in lines:
         if line.time >= since:
-            samples.add(line, line.time - before)
+            for name, value in line.metrics.items():
+                samples.setdefault(name, []).append((value, line.time - before))
             before = line.time
     return samples
 
@@ -88,12 +85,14 @@ def find_idle_gpus(newest_first: Iterable[MetricsLine], since: float, idle_s: fl
 
     Empty if the samples from `since` on (seconds since 1970) cover less time.
     """
-    idle: set[str] = set()
-    newest = None
+    idle: set[str] | None = None
+    newest = 0.0
     for line in newest_first:
         names = {name for name, value in line.metrics.items() if is_gpu_use(name) and value < _IDLE}
-        idle = names if newest is None else idle & names
-        newest = line.time if newest is None else newest
+        if idle is None:
+            idle = names
+            newest = line.time
+        idle &= names
         if not idle or line.time < since:
             return set()
         if newest - line.time >= idle_s:

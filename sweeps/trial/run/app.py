@@ -108,12 +108,12 @@ def pack_app(task_function: TaskFunction, hydra_context: HydraContext) -> Packed
     singletons = Singleton.get_state()
     with suppress(Exception):  # because the __reduce__ of a user's object may raise anything
         return PackedApp(program, pack((task_function, hydra_context, singletons, state)))
-    callbacks = hydra_context.callbacks.callbacks
-    sent = [
+    notifier = copy(hydra_context.callbacks)
+    notifier.callbacks = [
         callback if _why_not(callback) is None else _Remade(i)
-        for i, callback in enumerate(callbacks)
+        for i, callback in enumerate(notifier.callbacks)
     ]
-    hydra_context = _with_callbacks(hydra_context, sent)
+    hydra_context = replace(hydra_context, callbacks=notifier)
     resolvers = singletons[_RESOLVERS]
     singletons[_RESOLVERS] = {
         name: value for name, value in resolvers.items() if _why_not(value) is None
@@ -168,12 +168,6 @@ def _why_not(content: Any) -> str | None:
     except Exception as error:
         return str(error)
     return None
-
-
-def _with_callbacks(hydra_context: HydraContext, callbacks: list[Any]) -> HydraContext:
-    notifier = copy(hydra_context.callbacks)
-    notifier.callbacks = callbacks
-    return replace(hydra_context, callbacks=notifier)
 
 
 def _remake_callbacks(hydra_context: HydraContext, config: DictConfig) -> None:

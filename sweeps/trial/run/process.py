@@ -233,9 +233,8 @@ def outcome_of_error(error: BaseException) -> Outcome:
         return Outcome(State.REFUSED, f"its files cannot be written: {error}")
     names = {cls.__name__ for cls in type(error).__mro__}
     state = State.OUT_OF_MEMORY if names & OUT_OF_MEMORY else State.FAILED
-    notes = [*getattr(error, "__notes__", []), *_remedies(error)]
-    hints = "".join(f"; {note}" for note in notes)
-    return Outcome(state, f"{type(error).__name__}: {error}{hints}")
+    notes = [str(error), *getattr(error, "__notes__", []), *_remedies(error)]
+    return Outcome(state, f"{type(error).__name__}: {'; '.join(notes)}")
 
 
 def _is_disk_full(error: BaseException) -> bool:
@@ -273,12 +272,10 @@ def read_metrics(returned: Any, objective: Objective) -> dict[str, float]:
     values = returned if isinstance(returned, list | tuple) else [returned]
     names = objective.names
     if len(values) != len(names):
-        directions = ",".join(["minimize"] * len(values))
-        remedy = (
-            "return a number for each, or a dict of metrics"
-            if objective.named or not values
-            else f"name the direction of each: 'hydra.sweeper.direction=[{directions}]'"
-        )
+        remedy = "return a number for each, or a dict of metrics"
+        if values and not objective.named:
+            directions = ",".join(["minimize"] * len(values))
+            remedy = f"name the direction of each: 'hydra.sweeper.direction=[{directions}]'"
         raise MissingObjective(
             f"the task returned {len(values)} numbers for {len(names)} objectives"
             f" ({', '.join(names)}); {remedy}"

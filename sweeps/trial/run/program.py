@@ -56,9 +56,8 @@ class Program:
     def own_names(self) -> set[str]:
         """Return the names that the user's process may have set to other objects than the trials'
         processes have."""
-        tree = self._parts.tree
         declared: set[str] = set()
-        for node in ast.walk(tree):
+        for node in ast.walk(self._parts.tree):
             if isinstance(node, ast.Global):
                 declared.update(node.names)
         return declared.union(*map(_bound_names, self._parts.left_out))
@@ -182,19 +181,13 @@ def _bound_names(part: ast.stmt) -> set[str]:
     names: set[str] = set()
     for node in ast.walk(part):
         match node:
-            case (
-                ast.Name(id=name, ctx=ast.Store())
-                | ast.FunctionDef(name=name)
-                | ast.AsyncFunctionDef(name=name)
-            ):
+            case ast.Name(id=name, ctx=ast.Store()):
                 names.add(name)
-            case ast.ClassDef(name=name):
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                names.add(node.name)
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
                 names.add(name)
-            case (
-                ast.MatchAs(name=str(name))
-                | ast.MatchStar(name=str(name))
-                | ast.MatchMapping(rest=str(name))
-            ):
+            case ast.MatchMapping(rest=str(name)):
                 names.add(name)
             case ast.alias(name=name, asname=other):
                 names.add(other or name.partition(".")[0])

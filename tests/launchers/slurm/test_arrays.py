@@ -135,7 +135,7 @@ def test_a_search_of_short_trials_starts_slowly_and_goes_to_workers(start: Calla
 def test_long_trials_are_arrays_within_the_throttle(start: Callable[..., Driver]) -> None:
     with simulated_slurm(slots=64, trial_s=800.0) as slurm:
         driver = start(slurm, 100, array_parallelism=25)
-        driver.run(lambda: not driver.left and not driver.launcher.jobs._collected.jobs)
+        driver.run(lambda: not driver.left and not driver.launcher.jobs.unsent)
         assert len(slurm.jobs) == 100
         most = run_and_count(driver)
     assert driver.states == {"completed": 100}

@@ -58,7 +58,7 @@ def begin(study: Path, number: int) -> DriverJob:
     """Run the job of the driver of this number up to the driver itself, which claims and leaves the study."""
     os.environ["SLURM_JOB_ID"] = str(number)
     with pytest.raises(Job):
-        run_driver(study / "driver" / "jobs" / str(number), Launch.of(WORDS, SETTINGS))
+        run_driver(study / f"driver/jobs/{number}", Launch.of(WORDS, SETTINGS), study / f"driver/jobs/{number - 1}")
     Lock(study / "driver.lock").release()
     return DriverJob(study, SETTINGS)
 
@@ -103,7 +103,7 @@ def test_drivers_have_the_environment_of_the_terminal(
     for name, value in {"SLURM_JOB_ID": "1", "SLURM_NTASKS": "1", "PYTHONPATH": "/engine:mine"}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(Job) as job:
-        run_driver(study / "driver" / "jobs" / "1", launch)
+        run_driver(study / "driver" / "jobs" / "1", launch, None)
     assert job.value.args == (WORDS,)
     assert not {"SLURM_JOB_ID", "SLURM_NTASKS"} & {*os.environ}
     assert (os.environ["SBATCH_PARTITION"], os.environ["PYTHONPATH"]) == ("long", "mine")
@@ -156,7 +156,7 @@ def test_scancel_by_the_user_ends_the_chain(slurm: ScriptedSlurm, study: Path, b
     slurm.say("sacct", f"echo '1|CANCELLED by {by}|{slurm.names[0]}'")
     os.environ["SLURM_JOB_ID"] = "2"
     with pytest.raises(UserError if ends else Job, match="cancelled with scancel" if ends else "app.py"):
-        run_driver(study / "driver" / "jobs" / "2", Launch.of(WORDS, SETTINGS))
+        run_driver(study / "driver/jobs/2", Launch.of(WORDS, SETTINGS), study / "driver/jobs/1")
     assert len(slurm.names) == (2 if ends else 3)
 
 
@@ -165,7 +165,7 @@ def test_nodes_that_may_not_submit_jobs(slurm: ScriptedSlurm, study: Path) -> No
     slurm.refuse("Access/permission denied")
     os.environ["SLURM_JOB_ID"] = "1"
     with pytest.raises(UserError, match=r"denied\nIf nodes may not .* app\.py -m hydra\.launcher\.driver=here"):
-        run_driver(study / "driver" / "jobs" / "1", Launch.of(WORDS, SETTINGS))
+        run_driver(study / "driver/jobs/1", Launch.of(WORDS, SETTINGS), None)
 
 
 def test_busy_controller_gets_the_next_driver_later(

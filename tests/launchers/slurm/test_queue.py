@@ -124,9 +124,9 @@ def test_verdicts_on_unclear_jobs(
     absent_since = None if absent_s is None else 1000 - absent_s
     job = FollowedJob(Path("nowhere"), MINE, "7", info=JobInfo("7", "RUNNING"))
     job = replace(job, absent_since=absent_since, accounted=accounted)
-    verdict = judge(job, listing(*squeue_rows), listing(*sacct_rows), 1000.0)
-    assert verdict.info and (verdict.info.state, verdict.info.by) == (state, by)
-    assert (verdict.absent_since is not None) == absent
+    judge(job, listing(*squeue_rows), listing(*sacct_rows), 1000.0)
+    assert job.info and (job.info.state, job.info.by) == (state, by)
+    assert (job.absent_since is not None) == absent
 
 
 @pytest.mark.parametrize(
@@ -145,8 +145,8 @@ def test_verdicts_on_elements_of_arrays(
     info = JobInfo("7_1", "PENDING")
     job = FollowedJob(Path("nowhere"), ELEMENT, "7_1", Path("array"), info=info, was_pending=was_pending)
     job.absent_since = 1000 - absent_s
-    verdict = judge(job, listing(*squeue_rows), listing(*sacct_rows), 1000.0)
-    assert verdict.info and (verdict.info.state, verdict.info.by) == (state, by)
+    judge(job, listing(*squeue_rows), listing(*sacct_rows), 1000.0)
+    assert job.info and (job.info.state, job.info.by) == (state, by)
 
 
 def test_job_that_is_listed_again_is_not_absent(scripted_slurm: ScriptedSlurm) -> None:

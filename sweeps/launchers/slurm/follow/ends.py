@@ -56,22 +56,19 @@ def outcome_of_job(info: JobInfo, folder: Path, launcher: DictConfig | None = No
     `launcher` are the settings of its trial, if they are known.
     """
     end = _outcome_without_node(info, folder, launcher)
-    is_no_start = (
-        end.state is State.REFUSED
-        and not end.request_refused
-        and not any(folder.glob("slurm/errno.*"))
-    )
-    if info.state in _NODE_FAILED or (is_no_start and not _is_disk_full(folder)):
-        failed = info.state in _NODE_FAILED or not (folder / "log").exists()
-        return replace(end, node=node_of(info.id), node_failed=failed)
-    return end
+    if info.state in _NODE_FAILED:
+        return replace(end, node=node_of(info.id), node_failed=True)
+    is_no_start = end.state is State.REFUSED and not end.request_refused
+    if not is_no_start or any(folder.glob("slurm/errno.*")) or _is_disk_full(folder):
+        return end
+    return replace(end, node=node_of(info.id), node_failed=not (folder / "log").exists())
 
 
 def _is_disk_full(folder: Path) -> bool:
     """Return whether the log of a job names a full disk, or this process cannot write beside the
     log either."""
-    lines = last_lines(folder / "log", 20)
-    if any(os.strerror(number) in line for number in _FULL for line in lines):
+    log = "".join(last_lines(folder / "log", 20))
+    if any(os.strerror(number) in log for number in _FULL):
         return True
     probe = folder / PRIVATE / "probe"
     try:
@@ -125,15 +122,15 @@ def _source(job: str, lines: Sequence[str]) -> str:
 
 def _end_of_task(lines: Sequence[str]) -> tuple[State, str]:
     """Return how the processes of a failed job ended, by the messages of srun in its log."""
-    ends = list(filter(None, map(_TASK_ENDED.search, lines)))
-    if not ends:  # because the batch script and its srun died too
-        return State.LOST, "its job was killed from outside"
-
-    # the first, because srun kills the others
-    node, rank, message = ends[0].groups()
-    pairs = [pair for start, pair in _TASK_STATES.items() if message.startswith(start)]
-    state, error = pairs[0]
-    return state, f"{error}, task {rank} on {node}: {message}"
+    for line in lines:
+        match = _TASK_ENDED.search(line)
+        if match:  # the first, because srun kills the others
+            node, rank, message = match.groups()
+            end = next(start for start in _TASK_STATES if message.startswith(start))
+            state, error = _TASK_STATES[end]
+            return state, f"{error}, task {rank} on {node}: {message}"
+    # because the batch script and its srun died too
+    return State.LOST, "its job was killed from outside"
 
 
 def _refusal(folder: Path, launcher: DictConfig | None) -> str:
@@ -183,30 +180,25 @@ def outcomes_in_worker(
     If the worker was killed for its memory, only the trial furthest above its limit is out of
     memory.
     """
+    job = f"(SLURM job {info.id})"
     if info.state == "COMPLETED":
-        end = Outcome(
-            State.LOST,
-            f"SLURM requested its worker's end, and it saved its state (SLURM job {info.id})",
-        )
+        end = Outcome(State.LOST, f"SLURM requested its worker's end, and it saved its state {job}")
     elif end.state in (State.FAILED, State.REFUSED):
         end = Outcome(State.LOST, f"its worker ended: {end.error}")
     if end.state is not State.OUT_OF_MEMORY or len(jobs) <= 1:
-        return [(job.number, end) for job in jobs]
-    excess_gb = {job.number: _memory_gb(job) - (job.request.mem_gb or math.inf) for job in jobs}
-    lost = Outcome(
-        State.LOST, f"its worker was killed for the memory of its trials (SLURM job {info.id})"
-    )
-    largest = max(excess_gb, key=excess_gb.__getitem__)
+        return [(trial.number, end) for trial in jobs]
+    excess_gb = [_memory_gb(trial) - (trial.request.mem_gb or math.inf) for trial in jobs]
+    lost = Outcome(State.LOST, f"its worker was killed for the memory of its trials {job}")
     return [
-        (number, end if number == largest and excess > 0 else lost)
-        for number, excess in excess_gb.items()
+        (trial.number, end if 0 < excess == max(excess_gb) else lost)
+        for trial, excess in zip(jobs, excess_gb, strict=True)
     ]
 
 
 def _memory_gb(job: Job) -> float:
     """Return the last memory sample of the attempt, in SLURM's units of 2**30 bytes."""
     began = job.attempt_folder.began() or math.inf
-    lines = [
-        line for line in job.folder.read_metrics(name=SYSTEM_METRICS).values if line.time >= began
-    ]
-    return lines[-1].metrics.get(_USAGE, 0.0) * 1e6 / 2**30 if lines else 0.0
+    samples = job.folder.read_metrics(name=SYSTEM_METRICS).values
+    if not samples or samples[-1].time < began:
+        return 0.0
+    return float(samples[-1].metrics.get(_USAGE, 0.0) * 1e6 / 2**30)

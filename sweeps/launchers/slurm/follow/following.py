@@ -54,6 +54,14 @@ _STUCK = re.compile(
 )
 
 
+def refusal_of_disk(error: OSError) -> Outcome:
+    """Return the outcome of a trial whose files the disk does not accept. Raises an error that may
+    pass."""
+    if error.errno not in NO_ROOM:
+        raise error
+    return Outcome(State.REFUSED, f"its files cannot be written: {error}")
+
+
 class FollowedJobs:
     """The driver's SLURM jobs, of trials and of workers: one watcher and one rate of submissions
     for all."""
@@ -83,30 +91,30 @@ class FollowedJobs:
 
     def avoid(self, nodes: Mapping[str, str]) -> None:
         """Let further jobs and pending ones exclude these nodes, which failed for these reasons."""
+        self._nodes.update(nodes, by_array(job.id for job in self._pending() if job.id))
+
+    def _pending(self) -> list[FollowedJob]:
+        """Return the jobs that were pending at the last query."""
         jobs = list(self.jobs.values())
-        pending = [job.id for job in jobs if job.id and job.info and job.info.state == "PENDING"]
-        self._nodes.update(nodes, by_array(pending))
+        return [job for job in jobs if job.state == "PENDING"]
 
     def notes(self) -> list[str]:
         """Return why trials wait, one line for each reason."""
-        jobs = list(self.jobs.values())
-        reasons = Counter(
-            job.info.reason for job in jobs if job.info and job.info.state == "PENDING"
-        )
-        # SLURM's reason is None until it has looked at a new job.
+        reasons = Counter(job.info.reason for job in self._pending() if job.info)
         lines = []
         for reason, count in reasons.most_common():
+            # SLURM's reason is None until it has looked at a new job.
             why = "" if reason == "None" else f": {reason}"
             lines.append(f"{count} pending{why}")
         troubles = list(self._troubles.values())
         more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
-        outages = [
+        lines += [
+            self._nodes.note,
             self.busy,  # not an outage, because a full queue comes and goes with each job
             Outage(self.watcher.problem, "SLURM answers again"),
             Outage("".join(troubles[:1]) + more, "the files of all trials are readable again"),
         ]
-        lines += [self._nodes.note] if self._nodes.note else []
-        return lines + [outage for outage in outages if outage]
+        return [line for line in lines if line]
 
     def report(self, number: int, end: Outcome) -> None:
         self.over.append((number, end))
@@ -131,11 +139,7 @@ class FollowedJobs:
             try:
                 return submit()
             except OSError as error:
-                if error.errno not in NO_ROOM:
-                    raise
-                self.report(
-                    job.number, Outcome(State.REFUSED, f"its files cannot be written: {error}")
-                )
+                self.report(job.number, refusal_of_disk(error))
                 return True
         return False
 
@@ -155,13 +159,14 @@ class FollowedJobs:
     def starts(self) -> int:
         """Return how many jobs are recent or pending, because all of these may start within a
         minute."""
-        return sum(self._is_recent(job) or self._is_pending(job) for job in self._starting)
+        return sum(map(self._may_start, self._starting))
+
+    def _may_start(self, job: FollowedJob) -> bool:
+        is_pending = job.start_at is None and self.jobs.get(job.name) is job
+        return is_pending or self._is_recent(job)
 
     def _is_recent(self, job: FollowedJob) -> bool:
         return time.monotonic() - (job.start_at or job.followed_at) < 60
-
-    def _is_pending(self, job: FollowedJob) -> bool:
-        return job.start_at is None and self.jobs.get(job.name) is job
 
     def pause(self, reason: str) -> None:
         self.busy = reason
@@ -197,12 +202,9 @@ class FollowedJobs:
 
     def follow(self, folder: Path, ticket: Ticket) -> FollowedJob:
         now = time.monotonic()
-        job = FollowedJob(
-            folder, ticket.name, ticket.id, ticket.array, now + _STUCK_S, followed_at=now
-        )
-        while self._starting and not (
-            self._is_recent(self._starting[0]) or self._is_pending(self._starting[0])
-        ):
+        warn_at = now + _STUCK_S
+        job = FollowedJob(folder, ticket.name, ticket.id, ticket.array, warn_at, followed_at=now)
+        while self._starting and not self._may_start(self._starting[0]):
             self._starting.popleft()
         self._starting.append(job)
         self.jobs[job.name] = job  # replaces an earlier submission of the job
@@ -217,8 +219,7 @@ class FollowedJobs:
             return None
         if info.state in ENDED:
             job.ended_at = job.ended_at or now
-            age_s = now - job.ended_at
-            is_late = age_s < _LATE_S.get(info.state, 0.0)
+            is_late = now - job.ended_at < _LATE_S.get(info.state, 0.0)
             return info if self._is_complete(job, info) or not is_late else None
 
         if job.id != info.id:  # because sbatch's answer was lost
@@ -234,8 +235,7 @@ class FollowedJobs:
             # because a cancelled job has not read it
             (job.folder / PRIVATE / SETUP).unlink(missing_ok=True)
             list(job.folder.iterdir())  # because listing refreshes the cache of an NFS client
-        has_canceller = info.by is not None or job.cancel_at is not None
-        if info.state == "CANCELLED" and has_canceller:
+        if info.state == "CANCELLED" and (info.by is not None or job.cancel_at is not None):
             return True
         return any(job.folder.glob("ranks/*.json"))
 
@@ -265,13 +265,8 @@ class FollowedJobs:
         if "eld" in info.reason:
             release = "Ask your admins to release it" if "Admin" in info.reason else "Release it"
             advice = f"{release}: scontrol release {job_id}, or cancel it: scancel {job_id}"
-        log.warning(
-            "SLURM job %s will not start by itself (%s: %s).\n%s",
-            job_id,
-            job.name,
-            info.reason,
-            advice,
-        )
+        problem = f"SLURM job {job_id} will not start by itself ({job.name}: {info.reason})"
+        log.warning("%s.\n%s", problem, advice)
 
     def cancel(self, jobs: Sequence[FollowedJob], only_pending: bool = False) -> None:
         """Cancel the jobs, or only those that are still pending. Warn about jobs that may still
@@ -286,8 +281,9 @@ class FollowedJobs:
         # lists their ids
         shared = {job.array for job in self.jobs.values() if job.array and job.name not in chosen}
         unnamed = [job for job in jobs if not job.id and job.array not in shared]
-        names = {name_of(job.array) if job.array else job.name: None for job in unnamed}
-        for batch in batches + [[f"--name={name}"] for name in names]:
+        names = dict.fromkeys(name_of(job.array or job.folder) for job in unnamed)
+        batches += [[f"--name={name}"] for name in names]
+        for batch in batches:
             try:
                 cancel(batch, only_pending)
             except SlurmError as error:

@@ -1,21 +1,24 @@
-"""Trials as SLURM jobs of their own, single or in arrays, with the resources of each trial."""
+"""Trials as SLURM jobs of their own, single or in arrays, with the resources of each trial.
 
+The trials of a grid are collected until no further one comes, so that one array has them all.
+"""
+
+import math
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 
 from sweeps.base.files import CorruptFile
 from sweeps.hydra.settings import SlurmLauncherConf, read
 from sweeps.launchers.slurm.follow.ends import outcome_of_attempt
-from sweeps.launchers.slurm.follow.following import FollowedJobs
+from sweeps.launchers.slurm.follow.following import FollowedJobs, refusal_of_disk
 from sweeps.launchers.slurm.follow.listing import GONE, JobInfo
 from sweeps.launchers.slurm.follow.watcher import FollowedJob
 from sweeps.launchers.slurm.inside.in_job import call_of
 from sweeps.launchers.slurm.queue import SlurmError, read_ticket
 from sweeps.launchers.slurm.script import limits
-from sweeps.launchers.slurm.script.collected import CollectedTrials
+from sweeps.launchers.slurm.script.request import pool_of
 from sweeps.launchers.slurm.script.submit import RefusedError, write_call
 from sweeps.launchers.slurm.trials.arrays import Arrays
 from sweeps.trial.job import Outcome, State
@@ -25,6 +28,8 @@ from sweeps.trial.times import now
 _STRAGGLE_S = 30.0  # maximum time for other ranks to end after the chief
 _TICK_S = 0.05
 _OLDEST = 30
+# trials that are collected between two polls, because the driver also has to observe ends
+_CHUNK = 100
 
 
 class JobTrials:
@@ -35,11 +40,14 @@ class JobTrials:
     ) -> None:
         self._slurm = slurm
         self._settings = settings
-        self._collected = CollectedTrials(slurm, settings, arrays, folder)
+        self._arrays = arrays
+        self._folder = folder
         self._most_ahead = max(limits.MOST, 2 * settings.array_parallelism)
         self._fills = True  # whether trials are queued ahead
         # submitted trials, by the name of the SLURM job
         self.trials: dict[str, tuple[Job, FollowedJob]] = {}
+        self._collected: list[tuple[str, Job]] = []  # unsent trials, each with its pool's name
+        self._added = 0  # trials collected since the last poll
 
     @property
     def count(self) -> int:
@@ -48,20 +56,22 @@ class JobTrials:
     @property
     def unsent(self) -> int:
         """Return how many trials are collected for the next arrays."""
-        return len(self._collected.jobs)
+        return len(self._collected)
 
     def ages_s(self, gpus: float) -> list[float]:
         """Return for how long trials with this number of GPUs have been running, of the oldest
         trials."""
-        jobs = islice((job for job, _ in self.trials.values() if job.request.gpus == gpus), _OLDEST)
         with self._slurm.retrying("ages of running trials"):
-            return [now() - began for job in jobs if (began := job.attempt_folder.began())]
+            jobs = [job for job, _ in self.trials.values() if job.request.gpus == gpus]
+            began = [job.attempt_folder.began() for job in jobs[:_OLDEST]]
+            return [now() - started for started in began if started]
         return []
 
     def count_of(self, gpus: float) -> int:
         """Return how many trials with this number of GPUs were collected or submitted, and are not
         over."""
-        jobs = [*(job for job, _ in self.trials.values()), *self._collected.jobs]
+        jobs = [job for job, _ in self.trials.values()]
+        jobs += [job for _, job in self._collected]
         return sum(job.request.gpus == gpus for job in jobs)
 
     def has_room(self, ahead: bool) -> bool:
@@ -72,7 +82,8 @@ class JobTrials:
         elif self.count <= self._most_ahead // 2:
             # not at each end, because each array is an sbatch
             self._fills = True
-        return self._fills and not self._collected.is_full
+        is_full = self._added >= _CHUNK and not self._settings.detach
+        return self._fills and not is_full
 
     def submit(self, job: Job, settings: SlurmLauncherConf, ahead: bool) -> bool:
         """Submit the trial or, with `ahead`, collect it for an array. Return False if there is no
@@ -80,7 +91,7 @@ class JobTrials:
         if not self.has_room(ahead):
             return False
         if ahead and self._settings.array != "never":
-            return self._slurm.try_submit(job, lambda: self._collected.add(job, settings))
+            return self._slurm.try_submit(job, lambda: self._collect(job, settings))
         return self._slurm.may_send() and self._slurm.try_submit(
             job, lambda: self._submit(job, settings)
         )
@@ -88,26 +99,68 @@ class JobTrials:
     def _submit(self, job: Job, settings: SlurmLauncherConf) -> bool:
         try:
             write_call(job.attempt_folder.path, settings, *call_of(job, settings))
-            if sent := self._slurm.send(job.attempt_folder.path, settings):
+            sent = self._slurm.send(job.attempt_folder.path, settings)
+            if sent:
                 self.trials[sent.name] = job, sent
             return sent is not None
         except RefusedError as error:
             self._slurm.report(job.number, error.outcome)
             return True
 
+    def _collect(self, job: Job, settings: SlurmLauncherConf) -> bool:
+        """Add a trial to those to send, and return True. Raises OSError if its files cannot be
+        written."""
+        write_call(job.attempt_folder.path, settings, *call_of(job, settings))
+        self._collected.append((pool_of(self._folder, settings).name, job))
+        self._added += 1
+        return True
+
     def send(self) -> None:
         """Send the collected trials once no further trial comes. Raises nothing."""
-        if self._collected.is_complete():
+        is_complete = self._added == 0
+        self._added = 0
+        if is_complete:
             self._send()
 
     def _send(self) -> bool:
         """Send the next collected trials. Return False if that has to wait for room, or for a
         disk."""
-        count = len(self._collected.jobs)
+        count = self.unsent
         with self._slurm.retrying("arrays"):
-            for job, sent in self._collected.send():
-                self.trials[sent.name] = job, sent
-        return len(self._collected.jobs) < count or not self._slurm.may_send()
+            if count and self._arrays.room > 0 and self._slurm.may_send():
+                self._send_equal()
+        return self.unsent < count or not self._slurm.may_send()
+
+    def _send_equal(self) -> None:
+        """Send the next trials with equal requests."""
+        pool, first = self._collected[0]
+        settings = read(first.config.hydra.launcher, SlurmLauncherConf)
+        group = [job for other, job in self._collected if other == pool]
+        group = group[: self._arrays.size(settings, len(group))]
+        if not group:
+            return
+        try:
+            sent = self._arrays.send(pool, [job.attempt_folder.path for job in group], settings)
+        except RefusedError as error:
+            self._refuse(group, error.outcome)
+        except OSError as error:
+            self._refuse(group, refusal_of_disk(error))
+        else:
+            if sent:
+                self._drop(group)
+                self.trials |= {
+                    followed.name: (job, followed)
+                    for job, followed in zip(group, sent, strict=True)
+                }
+
+    def _refuse(self, jobs: Iterable[Job], end: Outcome) -> None:
+        self._drop(jobs)
+        for job in jobs:
+            self._slurm.report(job.number, end)
+
+    def _drop(self, jobs: Iterable[Job]) -> None:
+        numbers = {job.number for job in jobs}
+        self._collected = [entry for entry in self._collected if entry[1].number not in numbers]
 
     def adopt(self, job: Job) -> bool:
         """Take over the attempt. Return False if no job id was written and SLURM has no job of its
@@ -125,11 +178,10 @@ class JobTrials:
         self._slurm.cancel([sent for _, sent in self.trials.values()], only_pending=True)
 
     def _drop_unsent(self, reason: str) -> None:
-        for job in self._collected.clear():
-            self._slurm.report(job.number, Outcome(State.CANCELLED, reason))
+        self._refuse([job for _, job in self._collected], Outcome(State.CANCELLED, reason))
 
     def close(self, keep: bool) -> None:
-        while keep and self._collected.jobs and not self._slurm.busy and self._send():
+        while keep and self._collected and not self._slurm.busy and self._send():
             time.sleep(_TICK_S)
         self._drop_unsent("it was not submitted, because SLURM accepts no further job now")
         if not keep:
@@ -139,8 +191,10 @@ class JobTrials:
     def observe(self, trials: Iterable[tuple[Job, FollowedJob]]) -> None:
         """Update these trials. Raises nothing."""
         trials = list(trials)
-        jobs = [sent for _, sent in trials if sent.id and sent.cancel_at is None]
-        if gone := [sent for sent in jobs if sent.info and sent.info.state == GONE]:
+        gone = [
+            sent for _, sent in trials if sent.id and sent.cancel_at is None and sent.state == GONE
+        ]
+        if gone:
             # because SLURM may list them again, and their trials get other jobs
             self._slurm.cancel(gone)
         for job, sent in trials:
@@ -170,8 +224,7 @@ class JobTrials:
         if sent.never_was:
             self._submit_again(job, sent)
             return
-        launcher = job.config.hydra.launcher
-        outcome = outcome_of_attempt(info, job.attempt_folder, launcher)
+        outcome = outcome_of_attempt(info, job.attempt_folder, job.config.hydra.launcher)
         self._end(job, sent, outcome)
 
     def _submit_again(self, job: Job, sent: FollowedJob) -> None:
@@ -181,7 +234,7 @@ class JobTrials:
         self._forget(sent)
         settings = read(job.config.hydra.launcher, SlurmLauncherConf)
         if sent.array:
-            self._collected.add(job, settings)
+            self._collect(job, settings)
         else:
             self._submit(job, settings)
 
@@ -196,10 +249,8 @@ class JobTrials:
 
 def _straggles(sent: FollowedJob) -> bool:
     """Return whether a job goes on for long after the outcome of its trial."""
-    if not sent.outcome_at:
-        return False
-    limit = max(sent.outcome_at + _STRAGGLE_S, sent.cancel_at or 0.0)
-    return time.monotonic() > limit
+    ended_at = sent.outcome_at or math.inf
+    return time.monotonic() > max(ended_at + _STRAGGLE_S, sent.cancel_at or 0.0)
 
 
 def _is_single(job: Job) -> bool:

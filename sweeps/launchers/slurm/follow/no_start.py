@@ -32,17 +32,16 @@ _NEVER_PASSES = re.compile(
 def refusal_of_srun(lines: Sequence[str]) -> str:
     """Return why srun started no process, by the last lines of the log; empty if it started one, or
     if it may later."""
-    if any(map(_TASK_ENDED.search, lines)):
-        return ""
-    problems = [
-        match[1] for line in lines if _REFUSES.search(line) and (match := _OF_SRUN.search(line))
-    ]
-    if not problems:
-        return ""
-    problem = problems[-1].strip().rstrip(".")
+    problem = ""
+    for line in lines:
+        if _TASK_ENDED.search(line):
+            return ""
+        match = _OF_SRUN.search(line)
+        if match and _REFUSES.search(line):
+            problem = match[1].strip().rstrip(".")
     if _MAY_PASS.search(problem) and not _NEVER_PASSES.search(problem):
         return ""
-    return f"srun refused to start it: {problem}"
+    return problem and f"srun refused to start it: {problem}"
 
 
 def advice_on_srun(launcher: DictConfig | None) -> str:
@@ -61,18 +60,14 @@ def failed_line(private: Path, launcher: DictConfig | None) -> str:
     if not status:
         return "a setup line failed"
     if not line.isdecimal():
-        return (
-            f"{place} failed (status {status})"
-            if place
-            else f"a setup line failed (status {status})"
-        )
+        return f"{place or 'a setup line'} failed (status {status})"
     name = "a setup line"
     text = ""
     entry = entry_of(int(line), _entries(launcher, resolve=True))
     if entry is not None:
-        typed = _entries(launcher, resolve=False)
         name = f"line {entry + 1} of hydra.launcher.setup"
-        text = f": {typed[entry].strip()}" if entry < len(typed) else ""
+        typed = _entries(launcher, resolve=False)[entry:]
+        text = f": {typed[0].strip()}" if typed else ""
     within = f", at {place}" if place and f"/{SETUP}:" not in place else ""
     return f"a setup line failed: {name}, with status {status}{within}{text}"
 

@@ -1,10 +1,10 @@
 """The nodes that a study avoids, because trials failed there."""
 
-import subprocess
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
-from sweeps.launchers.slurm import shell
+from sweeps.launchers.slurm.queue import SlurmError, answer
 from sweeps.trial.nodes import UNPROVEN
 
 _MOST = 10  # excluded nodes; if more are bad, the fault is elsewhere
@@ -32,12 +32,10 @@ class AvoidedNodes:
         self._bad = dict(bad)
         total = _count_nodes()
         most = min(_MOST, int(total * _LARGEST_SHARE))
-        if len(bad) <= most:
-            self._excluded = sorted(bad)
-            notes = [f"node {node} is excluded: it {reason}" for node, reason in bad.items()]
-            self.note = "; ".join(notes)
-        else:
-            self._excluded = []
+        self._excluded = sorted(bad) if len(bad) <= most else []
+        notes = [f"node {node} is excluded: it {reason}" for node, reason in bad.items()]
+        self.note = "; ".join(notes)
+        if len(bad) > most:
             proven = [node for node, reason in bad.items() if not reason.endswith(UNPROVEN)]
             too_many = f"None is excluded, because {len(bad)} of {total} are too many"
             self.note = f"bad nodes: {', '.join(proven)}. {too_many}" if proven else ""
@@ -55,7 +53,7 @@ class AvoidedNodes:
         return {**requested, "exclude": self._merge(requested.get("exclude", ""))}
 
     def _merge(self, typed: str) -> str:
-        return ",".join([*([typed] if typed else []), *self._excluded])
+        return ",".join(filter(None, [typed, *self._excluded]))
 
 
 def _count_nodes() -> int:
@@ -74,15 +72,6 @@ def node_of(job_id: str) -> str:
 
 def _answer(*command: str) -> str:
     """Return the output of a command of SLURM; "" if it fails, because no trial depends on it."""
-    try:
-        return subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=_TIMEOUT_S,
-            env=shell.for_queries(),
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
+    with suppress(SlurmError):
+        return answer([*command], _TIMEOUT_S)
+    return ""

@@ -94,25 +94,27 @@ class FollowedJob:
         return self.started_at or self.outcome_at or self.ended_at
 
     @property
+    def state(self) -> str:
+        """Return the state at the last query, which may be a minute old; empty before that."""
+        return self.info.state if self.info else ""
+
+    @property
     def is_waiting(self) -> bool:
-        """Return whether the job was pending at the last query, which may be a minute old."""
-        return self.info is None or self.info.state == "PENDING"
+        """Return whether the job is pending, or was not listed yet."""
+        return self.state in ("", "PENDING")
 
     @property
     def failed_ranks(self) -> int:
         """Return how many ranks have written why they failed: the job then ends soon."""
         with suppress(OSError):
-            return (
-                len(list(self.folder.glob("ranks/*.json")))
-                if self.info and self.info.state == "RUNNING"
-                else 0
-            )
+            if self.state == "RUNNING":
+                return len(list(self.folder.glob("ranks/*.json")))
         return 0
 
     @property
     def never_was(self) -> bool:
         """Return whether an unanswered sbatch has submitted nothing."""
-        return self.id is None and self.info is not None and self.info.state == GONE
+        return self.id is None and self.state == GONE
 
 
 class Pace:
@@ -171,8 +173,7 @@ class Watcher(threading.Thread):
         rank fails."""
         jobs = list(self._jobs.values())
         return {
-            j.name: (j.info and j.info.state, j.absent_since, j.cancel_at, j.failed_ranks)
-            for j in jobs
+            job.name: (job.state, job.absent_since, job.cancel_at, job.failed_ranks) for job in jobs
         }
 
     def update(self) -> None:
@@ -182,17 +183,18 @@ class Watcher(threading.Thread):
         # because a problem ends only when squeue answers
         listed = squeue() if jobs or self.problem else Listing()
         now = time.monotonic()
+        unclear = []
         for job in jobs:  # before sacct, because sacct may take long
-            job.note(job.find(listed), now)
+            info = job.find(listed)
+            job.note(info, now)
+            # because squeue does not tell who cancelled it
+            if info is None or info.state == "CANCELLED":
+                unclear.append(job)
 
-        unclear = [job for job in jobs if is_unclear(job, listed)]
         accounts = self._account([job.id for job in unclear if job.id])
         now = time.monotonic()
         for job in unclear:
-            verdict = judge(job, listed, accounts, now)
-            job.info = verdict.info
-            job.absent_since = verdict.absent_since
-            job.accounted = verdict.accounted
+            judge(job, listed, accounts, now)
 
     def _account(self, ids: list[str]) -> Listing:
         """Return what sacct lists of these jobs; nothing if it fails, after which a job that squeue
@@ -208,59 +210,41 @@ class Watcher(threading.Thread):
         return accounts
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What SLURM's answers mean for a job that is unclear."""
+def judge(job: FollowedJob, listed: Listing, accounts: Listing, now: float) -> None:
+    """Update a job that squeue does not list, or that was cancelled, at the monotonic time `now`.
 
-    info: JobInfo | None
-    absent_since: float | None = None  # monotonic
-    accounted: bool = False
-
-
-def is_unclear(job: FollowedJob, listed: Listing) -> bool:
-    """Return whether squeue does not list the job, or does not tell who cancelled it."""
-    info = job.find(listed)
-    return info is None or info.state == "CANCELLED"
-
-
-def judge(job: FollowedJob, listed: Listing, accounts: Listing, now: float) -> Verdict:
-    """Return what squeue's and sacct's answers mean for a job that is unclear, at the monotonic
-    time `now`.
-
-    A job of which neither has an end is GONE once it has been absent for long, or cancelled if it
-    was an element of an array.
+    A job of which neither squeue nor sacct has an end is GONE once it has been absent for long, or
+    cancelled if it was an element of an array.
     """
     account = job.find(accounts)
-    info = job.info
     if account and _counts(account, job, listed, accounts):
-        info = _with_canceller(account)
+        job.info = _with_canceller(account)
     if job.find(listed) or (account and account.state in ENDED):
-        return Verdict(info, None, job.accounted)
-    return _judge_absent(job, info, account, listed, accounts, now)
-
-
-def _judge_absent(
-    job: FollowedJob,
-    info: JobInfo | None,
-    account: JobInfo | None,
-    listed: Listing,
-    accounts: Listing,
-    now: float,
-) -> Verdict:
-    """Return the verdict on a job that squeue does not list, and of which sacct has no end."""
-    job_id = job.id or ""
-    absent_since = job.absent_since or now
-    absent_s = now - absent_since
-    accounted = job.accounted or account is not None
-    patience_s = _RUNAWAY_S if accounted else _ABSENT_S
+        job.absent_since = None
+        return
+    job.absent_since = job.absent_since or now
+    job.accounted = job.accounted or account is not None
     # Because SLURM keeps no record of an element that was cancelled alone, before it started.
     has_only_siblings = account is None and job.has_siblings(accounts)
-    if has_only_siblings or job.has_vanished(listed):
+    was_cancelled = has_only_siblings or job.has_vanished(listed)
+    _judge_absent(job, was_cancelled, now - job.absent_since)
+
+
+def _with_canceller(account: JobInfo) -> JobInfo:
+    """Return the account of a job; cancelled by SLURM if nobody is named, because the controller
+    lost its state."""
+    is_nameless = account.state == "CANCELLED" and not account.by
+    return replace(account, by="SLURM") if is_nameless else account
+
+
+def _judge_absent(job: FollowedJob, was_cancelled: bool, absent_s: float) -> None:
+    """Update a job of which neither squeue nor sacct has an end."""
+    job_id = job.id or ""
+    if was_cancelled:
         if absent_s > _ABSENT_S:
-            info = JobInfo(job_id, "CANCELLED", by=str(os.getuid()))
-    elif absent_s > patience_s:
-        info = JobInfo(job_id, GONE)
-    return Verdict(info, absent_since, accounted)
+            job.info = JobInfo(job_id, "CANCELLED", by=str(os.getuid()))
+    elif absent_s > (_RUNAWAY_S if job.accounted else _ABSENT_S):
+        job.info = JobInfo(job_id, GONE)
 
 
 def _counts(account: JobInfo, job: FollowedJob, listed: Listing, accounts: Listing) -> bool:
@@ -270,10 +254,3 @@ def _counts(account: JobInfo, job: FollowedJob, listed: Listing, accounts: Listi
         return True
     is_own = job.find_alone(accounts) is not None
     return is_own and job.find_alone(listed) is None
-
-
-def _with_canceller(account: JobInfo) -> JobInfo:
-    """Return the account of a job; cancelled by SLURM if nobody is named, because the controller
-    lost its state."""
-    is_nameless = account.state == "CANCELLED" and not account.by
-    return replace(account, by="SLURM") if is_nameless else account

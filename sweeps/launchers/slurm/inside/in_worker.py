@@ -101,14 +101,15 @@ class Worker:
         self._forks.close()
 
     def _may_claim(self) -> bool:
-        limit = self._settings.trials_per_job
-        is_full = isinstance(limit, int) and self._claim_count >= limit
-        # Any trial may be the first, because a worker that runs none would be replaced by an equal
-        # worker.
-        needed_s = (
-            statistics.median(self._seconds or [self._typical_s]) if self._claim_count else 0.0
-        )
-        return not (is_full or self._notice.was_received or self._notice.is_due(needed_s))
+        if self._claim_count == 0:
+            # Any trial may be the first, because a worker that runs none would be replaced by an
+            # equal worker.
+            needed_s = 0.0
+        elif self._claim_count == self._settings.trials_per_job:
+            return False
+        else:
+            needed_s = statistics.median(self._seconds or [self._typical_s])
+        return not (self._notice.was_received or self._notice.is_due(needed_s))
 
     def _has_room(self) -> bool:
         return self._may_claim() and len(self._running) < self._settings.slots
@@ -128,7 +129,8 @@ class Worker:
             return
         sharers = self._settings.trials_per_gpu
         part = self._request.gpus if sharers == 1 else 1 / fitting(sharers, self._peak)
-        if (gpus := self._gpus.take(part)) is None:
+        gpus = self._gpus.take(part)
+        if gpus is None:
             return
         job = None
         try:
@@ -172,9 +174,9 @@ class Worker:
         self._running[job.number] = job, gpus
         self._notice.folders.append(job.attempt_folder)
         served = self._mps.get("".join(gpus), {})
-        visible = [served["CUDA_VISIBLE_DEVICES"]] if served else gpus
+        visible = served.get("CUDA_VISIBLE_DEVICES", ",".join(gpus))
         served_job = replace(job, environment={**job.environment, **served})
-        self._forks.start(served_job, [], visible, self._request.cores or 1)
+        self._forks.start(served_job, [], [visible], self._request.cores or 1)
 
     def _write_ends(self) -> None:
         while self._ended:
@@ -198,4 +200,4 @@ class Worker:
         """Kill trials with newer attempts, because the driver considers this worker lost."""
         for number, (job, _) in self._running.items():
             if job.attempt_folder.successor.exists():
-                self._forks.kill(number, State.LOST, "a newer attempt has started")
+                self._forks.kill(number, Outcome(State.LOST, "a newer attempt has started"))

@@ -3,7 +3,7 @@ into one job."""
 
 import statistics
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,11 +27,11 @@ class Lengths:
         names = [file.parent.name for file in study.glob("[0-9]*/trial.json")]
         for number in sorted(int(name) for name in names if name.isdecimal())[-_NEWEST:]:
             with suppress(OSError, CorruptFile):  # because such a trial only counts as unmeasured
-                for end in _ends(TrialFolder(study / str(number))):
-                    self.add(end)
+                for attempt in TrialFolder(study / str(number)).attempts():
+                    self.add(attempt.end())
 
-    def add(self, end: Outcome) -> None:
-        if end.state in (State.COMPLETED, State.PRUNED) and end.duration_s > 0:
+    def add(self, end: Outcome | None) -> None:
+        if end and end.state in (State.COMPLETED, State.PRUNED) and end.duration_s > 0:
             self._seconds[end.gpus].append(end.duration_s)
 
     def median_s(self, gpus: float) -> float | None:
@@ -48,9 +48,3 @@ class Lengths:
         if self.median_s(gpus) is not None:
             return statistics.median([*self._seconds[gpus], *ages_s]) < limit_s
         return False if any(age > limit_s for age in ages_s) else None
-
-
-def _ends(trial: TrialFolder) -> Iterator[Outcome]:
-    for attempt in trial.attempts():
-        if end := attempt.end():
-            yield end

@@ -12,24 +12,17 @@ from sweeps.hydra.settings import SlurmLauncherConf
 from sweeps.launchers.slurm.queue import SlurmError, answer
 
 MOST = 1000  # maximum size of an array, because each element has a folder before it starts
-_ASSOCIATION = ["sacctmgr", "--noheader", "--parsable2", "show", "assoc"]
-_QOS = [
-    "sacctmgr",
-    "--noheader",
-    "--parsable2",
-    "show",
-    "qos",
-    "format=Name,MaxSubmitJobsPU,MaxSubmitJobsPA",
-]
+_SHOW = ["sacctmgr", "--noheader", "--parsable2", "show"]
+_QOS = [*_SHOW, "qos", "format=Name,MaxSubmitJobsPU,MaxSubmitJobsPA"]
 
 
 def max_array() -> int:
     """Return the maximum number of elements of an array: 1000, or less if SLURM's MaxArraySize is
     smaller."""
     with suppress(SlurmError):
-        if match := re.search(
-            r"^MaxArraySize\s*=\s*(\d+)", answer(["scontrol", "show", "config"]), re.MULTILINE
-        ):
+        config = answer(["scontrol", "show", "config"])
+        match = re.search(r"^MaxArraySize\s*=\s*(\d+)", config, re.MULTILINE)
+        if match:
             return max(1, min(MOST, int(match[1])))
     return MOST
 
@@ -45,13 +38,9 @@ def max_submitted(settings: SlurmLauncherConf) -> float:
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # because the site's directory of users does not answer
         return math.inf
-    shown = [
-        *_ASSOCIATION,
-        "where",
-        f"user={user}",
-        "format=Account,DefaultQOS,MaxSubmitJobs,GrpSubmitJobs",
-    ]
-    associations = [row for row in _rows(shown, 4) if settings.account in (None, row[0])]
+    columns = "format=Account,DefaultQOS,MaxSubmitJobs,GrpSubmitJobs"
+    rows = _rows([*_SHOW, "assoc", "where", f"user={user}", columns], 4)
+    associations = [row for row in rows if settings.account in (None, row[0])]
     if not associations:
         return math.inf
     # because sbatch may choose any of them

@@ -16,7 +16,7 @@ from submitit.slurm.slurm import _make_sbatch_string
 from sweeps.base.errors import UserError
 from sweeps.hydra.settings import SlurmLauncherConf, read
 from sweeps.launchers.slurm import shell
-from sweeps.launchers.slurm.queue import with_hint
+from sweeps.launchers.slurm.queue import SlurmError, answer, with_hint
 from sweeps.launchers.slurm.script.limits import minutes_in
 from sweeps.launchers.slurm.script.request import parameters
 from sweeps.launchers.slurm.script.submit import may_pass, sbatch
@@ -66,11 +66,11 @@ def preview(
         if request.options is not driver:
             lines += _environment(request.launcher)
         lines += shell.describe(script)
-        answer, is_refusal = _ask(script, request.options["time"])
+        verdict, is_refusal = _ask(script, request.options["time"])
         if is_refusal:
-            refusals.append(f"{request.title}: {answer}")
+            refusals.append(f"{request.title}: {verdict}")
         yield f"{request.title}:"
-        for line in [*lines, answer]:
+        for line in [*lines, verdict]:
             yield f"    {line}"
 
     more = len(launchers[_MOST:])
@@ -118,7 +118,16 @@ def _from_environment(typed: Any, resolved: Any) -> Iterator[tuple[str, str]]:
 def _ask(script: str, timeout_min: int) -> tuple[str, bool]:
     """Return SLURM's answer about a script, and whether it is a refusal."""
     try:
-        done = _run(sbatch("--test-only", script), script)
+        done = subprocess.run(
+            sbatch("--test-only", script),
+            input=script,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=_TIMEOUT_S,
+            env=shell.for_queries(),
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"SLURM cannot be asked: {error}", False
     text = done.stderr.replace("sbatch: error: ", "").replace("sbatch: ", "")
@@ -146,20 +155,7 @@ def _describe_start(start: re.Match[str], timeout_min: int) -> tuple[str, bool]:
 def _limit_of(partition: str) -> str:
     """Return a partition's time limit as sinfo prints it, such as 1-00:00:00; "" if sinfo does not
     answer."""
-    with suppress(OSError, subprocess.TimeoutExpired):
-        answer = _run(["sinfo", "--noheader", "--format=%l", f"--partition={partition}"]).stdout
-        return answer.strip().rpartition("\n")[2]  # because a first line may name the cluster
+    with suppress(SlurmError):
+        text = answer(["sinfo", "--noheader", "--format=%l", f"--partition={partition}"])
+        return text.strip().rpartition("\n")[2]  # because a first line may name the cluster
     return ""
-
-
-def _run(command: list[str], script: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        input=script,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        timeout=_TIMEOUT_S,
-        env=shell.for_queries(),
-    )

@@ -152,10 +152,15 @@ def _resources(folder: Path, settings: SlurmLauncherConf, trials: int) -> dict[s
 def _gpu_options(settings: SlurmLauncherConf, factor: int) -> dict[str, Any]:
     """Return the options for `factor` times the GPUs of a trial; None instead of 0, because sites
     without GPUs refuse a request for 0 GPUs."""
-    gres = [_times(item, factor) for item in _gres(settings) if _count(item) != 0]
+    gres = []
     per_node = (settings.gpus_per_node or 0) * factor
-    if any(_count(item) is not None for item in gres):
-        per_node = 0  # because gres counts them
+    for item in _gres(settings):
+        kind, gpus = _split(item)
+        if gpus is None:
+            gres.append(item)
+        elif gpus:
+            gres.append(f"{kind}:{gpus * factor}")
+            per_node = 0  # because gres counts them
     per_task = (settings.gpus_per_task or 0) * factor
     return {
         "gres": ",".join(gres) or None,
@@ -204,7 +209,7 @@ def _megabytes(memory_gb: float) -> str:
 
 def _gpus_per_node(settings: SlurmLauncherConf) -> int:
     """Return the number of GPUs on each node, by whichever setting requests GPUs."""
-    by_gres = sum(_count(item) or 0 for item in _gres(settings))
+    by_gres = sum(_split(item)[1] or 0 for item in _gres(settings))
     by_task = (settings.gpus_per_task or 0) * settings.tasks_per_node
     return settings.gpus_per_node or by_task or by_gres
 
@@ -220,36 +225,24 @@ def _gres(settings: SlurmLauncherConf) -> list[str]:
     if count is None:
         return items
 
-    counted = [item for item in items if _count(item) is not None and _has_number(item)]
-    total = sum(_count(item) or 0 for item in counted)
+    counted = [item for item in items if _split(item)[0] != item]
+    total = sum(_split(item)[1] or 0 for item in counted)
     if counted and count not in (0, total):
-        without_number = re.sub(":[0-9]+$", "", counted[0])
         raise UserError(
             f"hydra.launcher.gres={settings.gres} and {count} GPUs on each node (gpus or"
             " gpus_per_node) conflict.\nLeave the number out:"
-            f" hydra.launcher.gres={without_number}"
+            f" hydra.launcher.gres={_split(counted[0])[0]}"
         )
-    return [
-        item if _count(item) is None or item in counted else f"{item}:{count}" for item in items
-    ]
+    return [f"{item}:{count}" if _split(item) == (item, 1) else item for item in items]
 
 
-def _has_number(item: str) -> bool:
-    return item.rpartition(":")[2].isdecimal()
-
-
-def _count(item: str) -> int | None:
-    """Return the number of GPUs in an item of --gres: gpu, gpu:2 or gpu:v100:2; None for another
-    resource."""
-    words = item.split(":")
-    if words[0] != "gpu":
-        return None
-    return int(words[-1]) if words[-1].isdecimal() else 1
-
-
-def _times(item: str, count: int) -> str:
-    gpus = _count(item)
-    return item if gpus is None else f"{re.sub(r':[0-9]+$', '', item)}:{gpus * count}"
+def _split(item: str) -> tuple[str, int | None]:
+    """Return the kind and the number of GPUs in an item of --gres: gpu, gpu:2 or gpu:v100:2; no
+    number for another resource."""
+    if item.partition(":")[0] != "gpu":
+        return item, None
+    kind, _, number = item.rpartition(":")
+    return (kind, int(number)) if number.isdecimal() else (item, 1)
 
 
 def _gigabytes(memory: str) -> float:

@@ -16,7 +16,7 @@ from sweeps.base.files import make_private
 from sweeps.hydra.settings import SlurmLauncherConf
 from sweeps.launchers.slurm.follow.following import FollowedJobs
 from sweeps.launchers.slurm.follow.watcher import FollowedJob
-from sweeps.launchers.slurm.queue import ELEMENTS, SlurmError, Ticket, answer, write_element
+from sweeps.launchers.slurm.queue import ELEMENTS, SlurmError, answer, element_of, write_element
 from sweeps.launchers.slurm.script import limits
 from sweeps.launchers.slurm.script.request import parameters
 from sweeps.launchers.slurm.script.submit import RefusedError, write_setup
@@ -24,6 +24,12 @@ from sweeps.launchers.slurm.script.submit import RefusedError, write_setup
 log = logging.getLogger(__name__)
 
 _ADJUST_S = 30.0  # time between changes of an array's throttle
+
+
+def next_number(folder: Path) -> int:
+    """Return the number of the next numbered folder in a folder."""
+    numbers = [int(path.name) for path in folder.glob("*") if path.name.isdecimal()]
+    return 1 + max(numbers, default=0)
 
 
 class Arrays:
@@ -52,8 +58,7 @@ class Arrays:
         of the user."""
         if count == 1 or settings.array == "never":
             return 1
-        if self._max_array is None:
-            self._max_array = limits.max_array()
+        self._max_array = self._max_array or limits.max_array()
         key = settings.account, settings.qos
         if key not in self._max_submitted:
             self._max_submitted[key] = limits.max_submitted(settings)
@@ -91,10 +96,9 @@ class Arrays:
         """Write the array and its elements, then submit it, so that the next driver could adopt it
         at any moment."""
         array = self._make_array(pool)
-        names: list[str] = []
         for index, folder in enumerate(folders):
             write_setup(folder, settings.setup)
-            names.append(write_element(array, index, folder).name)
+            write_element(array, index, folder)
 
         throttle = self.room
         is_throttled = throttle < len(folders)
@@ -115,16 +119,14 @@ class Arrays:
         self._slurm.delay(min(throttle, len(folders)) - 1)
         self._slice = min(limits.MOST, 2 * self._slice)
         self._throttles[array] = throttle if is_throttled else math.inf, time.monotonic()
-        jobs: list[FollowedJob] = []
-        for index, (folder, name) in enumerate(zip(folders, names, strict=True)):
-            job_id = array_id and f"{array_id}_{index}"
-            jobs.append(self._slurm.follow(folder, Ticket(name, job_id, array)))
-        return jobs
+        return [
+            self._slurm.follow(folder, element_of(array, index, array_id))
+            for index, folder in enumerate(folders)
+        ]
 
     def _make_array(self, pool: Path) -> Path:
         """Make the folder of the next array in a pool."""
-        numbers = [int(folder.name) for folder in pool.glob("*") if folder.name.isdecimal()]
-        array = pool / str(1 + max(numbers, default=0))
+        array = pool / str(next_number(pool))
         make_private(self._folder)
         make_private(array)
         (array / ELEMENTS).mkdir()

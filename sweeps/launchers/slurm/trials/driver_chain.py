@@ -5,8 +5,6 @@ In the study's folder:
 
     driver.log                  what all drivers print
     driver/jobs/<n>/job.json    the id of the n-th job
-    driver/jobs/<n>/follows     the id of the job before, written before sbatch; missing if a
-                                person submitted the job
     driver/jobs/<n>/begun       its process, the size of the journal at its start, and how many
                                 idle drivers preceded it
 """
@@ -21,12 +19,12 @@ from typing import Any
 
 from sweeps.base.files import CorruptFile, Holder, read_json, write_whole
 from sweeps.launchers.contract import DRIVER_JOBS
-from sweeps.launchers.slurm.follow.listing import ENDED, JobInfo
+from sweeps.launchers.slurm.follow.listing import JobInfo
 from sweeps.launchers.slurm.queue import (
     SlurmError,
     cluster_of,
+    living_in,
     read_job_id,
-    read_ticket,
     sacct,
     select_cluster,
     squeue,
@@ -40,13 +38,11 @@ _ACCOUNTED_S = 15.0
 def living(study: Path) -> list[JobInfo]:
     """Return the jobs of the study's drivers that are queued or running, oldest first. Raises
     SlurmError."""
-    tickets = [read_ticket(folder) for folder in folders(study)]
-    if not tickets:
+    jobs = folders(study)
+    if not jobs:
         return []
     select_cluster(cluster_of(study))
-    jobs = squeue()
-    matches = [jobs.find(ticket.name, ticket.id) for ticket in tickets]
-    return [info for info in matches if info and info.state not in ENDED]
+    return living_in(squeue(), jobs)
 
 
 def job_of(study: Path, driver: Holder) -> str | None:
@@ -58,41 +54,37 @@ def job_of(study: Path, driver: Holder) -> str | None:
     return None
 
 
-def begin(folder: Path, job_id: str, timeout_min: int) -> int:
+def begin(folder: Path, follows: Path | None, job_id: str, timeout_min: int) -> int:
     """Record that the job has begun. Return how many drivers in a row before it made no
     progress."""
     study = folder.parents[2]
-    follows = follows_of(folder)
-    idle = 0
     write_job_id(folder, job_id)  # because the command that submitted the job may have been killed
-    before = next(
-        (other for other in folders(study) if follows and read_job_id(other) == follows), None
-    )
+    idle = 0
     with suppress(OSError):
         lived_until = (study / "driver.lock").stat().st_mtime
-        if before and not made_progress(before, timeout_min, lived_until):
-            idle = idle_count(before) + 1
+        if follows:
+            idle = idle_after(follows, timeout_min, lived_until)
     process = {"host": socket.gethostname(), "pid": os.getpid()}  # which becomes the driver
-    write_whole(
-        folder / "begun", json.dumps({"journal": _journal_size(study), "idle": idle, **process})
-    )
+    begun = {"journal": _journal_size(study), "idle": idle, **process}
+    write_whole(folder / "begun", json.dumps(begun))
     return idle
 
 
-def made_progress(folder: Path, timeout_min: int, now: float) -> bool:
-    """Return whether the journal has grown since a driver's job began, or the driver has lived
-    long. `now` in s."""
-    if not (begun := _begun(folder)):
-        return False
-    lived_s = now - (folder / "begun").stat().st_mtime
+def idle_after(folder: Path, timeout_min: int, until: float) -> int:
+    """Return how many drivers in a row made no progress, up to the one in `folder`, which lived
+    `until` a time (seconds since 1970).
+
+    Progress is a journal that has grown, or a long life.
+    """
+    begun = _begun(folder)
+    if not begun:
+        return 1
+    lived_s = until - (folder / "begun").stat().st_mtime
     enough_s = min(_PROGRESS_S, timeout_min * 60 / 4)
-    return begun.get("journal") != _journal_size(folder.parents[2]) or lived_s >= enough_s
-
-
-def idle_count(folder: Path) -> int:
-    """Return how many drivers in a row made no progress before the job in `folder`."""
-    count = _begun(folder).get("idle")
-    return count if isinstance(count, int) else 0
+    if begun.get("journal") != _journal_size(folder.parents[2]) or lived_s >= enough_s:
+        return 0
+    before = begun.get("idle")
+    return before + 1 if isinstance(before, int) else 1
 
 
 def _begun(folder: Path) -> dict[str, Any]:
@@ -112,11 +104,11 @@ def was_cancelled(job_id: str) -> bool:
     not."""
     deadline = time.monotonic() + _ACCOUNTED_S
     with suppress(SlurmError):
-        while (info := squeue().by_id.get(job_id)) and info.state == "CANCELLED":
-            if by := [info.by for info in sacct([job_id]).values() if info.by]:
-                return by == [str(os.getuid())]
-            if time.monotonic() > deadline:
-                break
+        info = squeue().by_id.get(job_id)
+        while info and info.state == "CANCELLED" and time.monotonic() < deadline:
+            users = [account.by for account in sacct([job_id]).values() if account.by]
+            if users:
+                return users == [str(os.getuid())]
             time.sleep(1)
     return False
 
@@ -127,13 +119,5 @@ def jobs_folder(study: Path) -> Path:
 
 def folders(study: Path) -> list[Path]:
     """Return the folders of all drivers' jobs, oldest first."""
-    numbers = sorted(
-        int(path.name) for path in jobs_folder(study).glob("[0-9]*") if path.name.isdecimal()
-    )
-    return [jobs_folder(study) / str(number) for number in numbers]
-
-
-def follows_of(folder: Path) -> str | None:
-    with suppress(OSError, UnicodeDecodeError):
-        return (folder / "follows").read_text()
-    return None
+    numbered = [path for path in jobs_folder(study).glob("[0-9]*") if path.name.isdecimal()]
+    return sorted(numbered, key=lambda path: int(path.name))

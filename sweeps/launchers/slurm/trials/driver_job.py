@@ -5,10 +5,10 @@ Before a job starts the driver, it submits the next job, which depends on its ow
 So SLURM starts the next driver if this one reaches its time limit, is killed, or loses its node.
 """
 
+import math
 import os
 import shlex
 import shutil
-import signal
 import socket
 import sys
 import time
@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sweeps.base.errors import UserError
-from sweeps.base.files import holder, write_whole
+from sweeps.base.files import holder
 from sweeps.hydra.parts import sweep_word
 from sweeps.hydra.settings import SlurmLauncherConf
 from sweeps.hydra.shell_words import flags_first
@@ -35,16 +36,16 @@ from sweeps.launchers.slurm.script.submit import (
     write_call,
 )
 from sweeps.launchers.slurm.shell import OF_JOBS, habits, is_in_job
+from sweeps.launchers.slurm.trials.arrays import next_number
 from sweeps.launchers.slurm.trials.driver_chain import (
     begin,
     folders,
-    follows_of,
-    idle_count,
+    idle_after,
     jobs_folder,
-    made_progress,
     was_cancelled,
 )
 
+_OF_THE_NODE = "SLURM_CONF"  # variable that may differ between the terminal and the job
 _PLACE = "SWEEPYARD_DRIVER"  # variable with the folder of the driver's job
 _DAY_MIN = 24 * 60
 _SHORTEST_MIN = 60
@@ -64,31 +65,29 @@ class Launch:
 
     words: list[str]
     folder: Path
-    variables: list[str]  # SLURM's variables that the user's terminal had
-    python_path: str | None
+    variables: dict[str, str]  # of SLURM and of Python, as in the user's terminal
     settings: SlurmLauncherConf  # of the driver's job
-    # of the terminal's variables, those by which options are set
-    habits: dict[str, str] | None = None
 
     @classmethod
     def of(cls, words: Sequence[str], settings: SlurmLauncherConf) -> "Launch":
         """Return the launch of a command in this folder and environment. Raises UserError if no
         partition allows it."""
-        variables = [name for name in os.environ if name.startswith(OF_JOBS) and not is_in_job()]
-        path = os.environ.get("PYTHONPATH")
-        of_job = request(settings)
-        return cls(list(words), Path.cwd(), [*variables, "SLURM_CONF"], path, of_job, habits(""))
+        prefixes = ("PYTHONPATH",) if is_in_job() else (*OF_JOBS, "PYTHONPATH")
+        variables = {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith(prefixes) and name != _OF_THE_NODE
+        }
+        return cls(list(words), Path.cwd(), variables, request(settings))
 
     def restore(self, place: Path) -> None:
         """Restore the folder and the environment of the terminal, for a driver in the job at
         `place`."""
         of_job = (*OF_JOBS, "SLURMD_", "SUBMITIT_", "SWEEPYARD_", "PYTHONPATH")
         for name in list(os.environ):
-            if name.startswith(of_job) and name not in self.variables:
+            if name.startswith(of_job) and name != _OF_THE_NODE:
                 del os.environ[name]
-        os.environ.update(self.habits or {})
-        if self.python_path is not None:
-            os.environ["PYTHONPATH"] = self.python_path
+        os.environ.update(self.variables)
         os.environ[_PLACE] = str(place)
         os.environ["PYTHONUNBUFFERED"] = "1"
         os.chdir(self.folder)
@@ -106,24 +105,26 @@ class DriverJob:
         """
         self._study = study
         self._settings = settings
-        place = os.environ.pop(_PLACE, None)  # because trials must not inherit the variable
-        self._place = None if place is None else Path(place)
+        self._place: Path | None = None
         self._look_at = 0.0  # time of the next look for newer drivers, monotonic
         self._newer = ""
         self._renew_at = 0.0  # time of the next look whether a driver follows, monotonic
-        if self._place and self._place.parent != jobs_folder(study):
-            self._refuse_other(self._place.parents[2])
-        if self._place is None:
+        place = os.environ.pop(_PLACE, None)  # because trials must not inherit the variable
+        if place is None:
             request(settings)
+        else:
+            self._place = Path(place)
+            self._refuse_other(self._place.parents[2])
 
     def _refuse_other(self, started: Path) -> None:
-        """Raise UserError, because the job of a study's driver must start no driver of another
-        study, and so on."""
-        other, self._study = self._study, started
+        """Raise UserError if the job is of the driver of another study, because it must start no
+        driver of this study, and so on."""
+        if started == self._study:
+            return
         self.end()
         raise UserError(
             f"hydra.sweep.dir: this job drives the study in {started}, and its command leads to"
-            f" {other}.\nLet the command lead to the same folder each time, as with"
+            f" {self._study}.\nLet the command lead to the same folder each time, as with"
             f" {shlex.quote(sweep_word('dir', str(started)))}"
         )
 
@@ -135,13 +136,15 @@ class DriverJob:
     @property
     def goes_on(self) -> bool:
         """Return whether another driver follows if this one is interrupted."""
-        return self._next is not None
+        return bool(self._later())
 
-    @property
-    def _next(self) -> Path | None:
-        own = self._place and read_job_id(self._place)
-        following = [folder for folder in folders(self._study) if own == follows_of(folder)]
-        return following[0] if own and following else None
+    def _later(self) -> list[Path]:
+        """Return the folders of the jobs that were submitted after this driver's."""
+        place = self._place
+        if place is None:
+            return []
+        jobs = folders(place.parents[2])
+        return [folder for folder in jobs if int(folder.name) > int(place.name)]
 
     def submit(self, line: str) -> str:
         """Submit the first driver, which runs the command `line`. Return the id of its job. Raises
@@ -156,52 +159,44 @@ class DriverJob:
             if isinstance(error, BusyError):
                 problem = "accepts no job now"
                 advice = "Repeat the command later"
+            here = _here(shlex.split(line))
             raise UserError(
-                f"SLURM {problem} for the driver: {error}\n{advice}, or run the driver here:"
-                f" {_here(shlex.split(line))}"
+                f"SLURM {problem} for the driver: {error}\n{advice}, or run the driver here: {here}"
             ) from error
 
     def newer(self) -> str:
         """Return the id of a later job in which a driver of the study has begun; empty if none
         has. Reads files, at most every 5 s."""
-        if self._place and time.monotonic() >= self._look_at:
+        if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + _LOOK_S
-            own = int(self._place.name)
-            begun = [folder for folder in folders(self._study) if (folder / "begun").exists()]
-            newer = [folder for folder in begun if int(folder.name) > own]
-            self._newer = (read_job_id(newer[-1]) or newer[-1].name) if newer else ""
+            for folder in self._later():
+                if (folder / "begun").exists():
+                    self._newer = read_job_id(folder) or folder.name
         return self._newer
 
     def renew(self) -> None:
         """Submit the next driver if that failed before, at most every minute."""
         if self._place is None or time.monotonic() < self._renew_at:
             return
-        self._renew_at = time.monotonic() + _LOOK_S
-        own = read_job_id(self._place)
-        if self.goes_on or not own:
-            return
-
         self._renew_at = time.monotonic() + _AGAIN_S
+        if self.goes_on:
+            return
         try:
             launch = Launch.of(sys.orig_argv, self._settings)
-            minutes = launch.settings.timeout_min
-            is_busy = made_progress(self._place, minutes, time.time())
-            if is_busy or idle_count(self._place) < _IDLE:
-                _send(self._study, own, launch)
+            if idle_after(self._place, launch.settings.timeout_min, time.time()) <= _IDLE:
+                _send(self._study, self._place, launch)
         except (RefusedError, BusyError, UserError) as error:
             print(f"the next driver cannot be submitted now: {error}; retrying", flush=True)
 
     def end(self) -> None:
         """Cancel the next driver, because the study needs none."""
-        following = self._next
-        if following is None:
-            return
-        job = read_job_id(following) or f"--name={name_of(following)}"
-        try:
-            cancel([job])
-        except SlurmError as error:
-            problem = f"the next driver may still start, and end at once: {error}"
-            print(f"{problem}\nCancel it: scancel {job}")
+        for following in self._later():
+            job = read_job_id(following) or f"--name={name_of(following)}"
+            try:
+                cancel([job])
+            except SlurmError as error:
+                problem = f"the next driver may still start, and end at once: {error}"
+                print(f"{problem}\nCancel it: scancel {job}")
 
 
 def request(settings: SlurmLauncherConf) -> SlurmLauncherConf:
@@ -209,22 +204,22 @@ def request(settings: SlurmLauncherConf) -> SlurmLauncherConf:
     time."""
     typed = settings.driver_partition or settings.partition
     partition = typed or habits("").get("SBATCH_PARTITION")
-    name, allowed = _shortest(partition)
-    minutes = settings.driver_timeout_min or min(_DAY_MIN, allowed)
+    allowed, name = _shortest(partition)
+    minutes = int(settings.driver_timeout_min or min(_DAY_MIN, allowed))
+    problem = f"partition {name} allows {allowed:g} minutes"
     if minutes > allowed:
         raise UserError(
-            f"hydra.launcher.driver_timeout_min={minutes}: partition {name} allows {allowed:g}"
-            f" minutes.\nType hydra.launcher.driver_timeout_min={int(allowed)}, or choose another"
+            f"hydra.launcher.driver_timeout_min={minutes}: {problem}.\nType"
+            f" hydra.launcher.driver_timeout_min={int(allowed)}, or choose another"
             " hydra.launcher.driver_partition"
         )
     if minutes < _SHORTEST_MIN and not settings.driver_timeout_min:
         raise UserError(
-            f"hydra.launcher.driver=job: partition {name} allows {allowed:g} minutes, which is"
-            " short for a driver.\nChoose another hydra.launcher.driver_partition, or type"
-            f" hydra.launcher.driver_timeout_min={int(minutes)}"
+            f"hydra.launcher.driver=job: {problem}, which is short for a driver.\nChoose another"
+            f" hydra.launcher.driver_partition, or type hydra.launcher.driver_timeout_min={minutes}"
         )
     return SlurmLauncherConf(
-        timeout_min=int(minutes),
+        timeout_min=minutes,
         cpus_per_task=1,
         mem_gb=_MEM_GB,
         partition=partition,
@@ -235,19 +230,18 @@ def request(settings: SlurmLauncherConf) -> SlurmLauncherConf:
     )
 
 
-def _shortest(partition: str | None) -> tuple[str, float]:
-    """Return the partition with the shortest time limit of those in a list, by default of the
-    site's default, and its limit in minutes."""
-    limits: dict[str, float] = {}
-    with suppress(SlurmError):  # because sbatch, or the preview, names the problem
-        for name, limit in rows(["sinfo", "--noheader", "--format=%P|%l"], 2):
-            limits[name] = minutes_in(limit)
-    names = partition.split(",") if partition else [name for name in limits if name.endswith("*")]
-    names = [name.rstrip("*") for name in names]
-    limits = {name.rstrip("*"): minutes for name, minutes in limits.items()}
-    shortest = min(names, key=lambda name: limits.get(name, _DAY_MIN), default="")
+def _shortest(partition: str | None) -> tuple[float, str]:
+    """Return the shortest time limit, in minutes, of the partitions in a list, by default of the
+    site's default, and the partition's name."""
+    typed = partition.split(",") if partition else []
     # because sinfo hides some partitions; sbatch names one that is wrong
-    return shortest, limits.get(shortest, float("inf"))
+    limits = [(math.inf, "")]
+    with suppress(SlurmError):  # because sbatch, or the preview, names the problem
+        for word, limit in rows(["sinfo", "--noheader", "--format=%P|%l"], 2):
+            name = word.rstrip("*")
+            if name in typed or (not typed and name != word):
+                limits.append((minutes_in(limit), name))
+    return min(limits)
 
 
 def requested(study: Path, settings: SlurmLauncherConf) -> dict[str, object]:
@@ -256,24 +250,26 @@ def requested(study: Path, settings: SlurmLauncherConf) -> dict[str, object]:
     return _parameters(jobs_folder(study) / "1", request(settings), None)
 
 
-def run_driver(folder: Path, launch: Launch) -> None:
+def run_driver(folder: Path, launch: Launch, follows: Path | None) -> None:
     """Submit the next driver, and turn into the driver of the study. Raises UserError if the chain
-    ends here."""
+    ends here.
+
+    `follows` is the folder of the job before; None if a person submitted this job.
+    """
     study = folder.parents[2]
-    follows = follows_of(folder)
-    job_id = os.environ["SLURM_JOB_ID"]
     log = os.open(study / DRIVER_LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     # because srun's output is a terminal, and its last lines may be late
     os.dup2(log, 1)
     os.dup2(log, 2)
-    idle = begin(folder, job_id, launch.settings.timeout_min)
+    idle = begin(folder, follows, os.environ["SLURM_JOB_ID"], launch.settings.timeout_min)
     launch.restore(folder)  # first, because the next driver inherits it
-    if follows and was_cancelled(follows):
+    before = read_job_id(follows) if follows else None
+    if before and was_cancelled(before):
         raise UserError(
-            f"driver job {follows} was cancelled with scancel, so none follows.\nResume:"
+            f"driver job {before} was cancelled with scancel, so none follows.\nResume:"
             f" {shlex.join(launch.words)}"
         )
-    _send_next(study, job_id, launch, idle)
+    _send_next(folder, launch, idle)
 
     deadline = time.monotonic() + _LOCK_S
     # by which time the driver before has left
@@ -283,7 +279,7 @@ def run_driver(folder: Path, launch: Launch) -> None:
     os.execv(launch.words[0], launch.words)  # noqa: S606
 
 
-def _send_next(study: Path, job_id: str, launch: Launch, idle: int) -> None:
+def _send_next(folder: Path, launch: Launch, idle: int) -> None:
     """Submit the next driver, unless too many in a row were idle. Raises UserError if SLURM refuses
     it."""
     if idle >= _IDLE:
@@ -293,7 +289,7 @@ def _send_next(study: Path, job_id: str, launch: Launch, idle: int) -> None:
         )
         return
     try:
-        _send(study, job_id, launch)
+        _send(folder.parents[2], folder, launch)
     except RefusedError as error:
         raise UserError(
             f"SLURM refused the next driver, from {socket.gethostname()}: {error}\n"
@@ -309,39 +305,36 @@ def _here(words: Sequence[str]) -> str:
     return shlex.join([*flags_first(others), _HERE])
 
 
-def _send(study: Path, follows: str | None, launch: Launch) -> str:
+def _send(study: Path, follows: Path | None, launch: Launch) -> str:
     """Submit a job for the next driver, and return its id. Raises RefusedError, or BusyError if
     SLURM has none."""
-    numbers = [int(folder.name) for folder in folders(study)]
-    folder = jobs_folder(study) / str(1 + max(numbers, default=0))
+    folder = jobs_folder(study) / str(next_number(jobs_folder(study)))
     folder.mkdir(parents=True)
-    if follows:
-        write_whole(folder / "follows", follows)
     try:
-        write_call(folder, launch.settings, run_driver, folder, launch)
+        write_call(folder, launch.settings, run_driver, folder, launch, follows)
         return submit(folder, _parameters(folder, launch.settings, follows))
     except (RefusedError, BusyError) as error:
-        if isinstance(error, UnansweredError) and (job_id := _id_of(name_of(folder))):
-            return job_id
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+        job_id = _id_of(name_of(folder)) if isinstance(error, UnansweredError) else None
+        if job_id is None:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return job_id
 
 
-def _parameters(
-    folder: Path, settings: SlurmLauncherConf, follows: str | None
-) -> dict[str, object]:
-    log = str(folder.parents[2] / DRIVER_LOG)
+def _parameters(folder: Path, settings: SlurmLauncherConf, follows: Path | None) -> dict[str, Any]:
     options = parameters(folder, settings)
+    log = str(folder.parents[2] / DRIVER_LOG)
     warning_s = min(_WARNING_S, settings.timeout_min * 60 // 4)
     own = options["additional_parameters"]
     own["output"] = log
     own["open-mode"] = "append"
-    own["signal"] = f"{signal.SIGTERM.name[3:]}@{warning_s}"
+    own["signal"] = f"TERM@{warning_s}"
     if follows:
-        own["dependency"] = f"afternotok:{follows}"
+        own["dependency"] = f"afternotok:{read_job_id(follows)}"
         own["kill-on-invalid-dep"] = "yes"
-    srun = [log if word == str(folder / "log") else word for word in options["srun_args"]]
-    return {**options, "srun_args": srun}
+    arguments = options["srun_args"]
+    arguments[arguments.index(str(folder / "log"))] = log
+    return options
 
 
 def _id_of(name: str) -> str | None:
@@ -349,7 +342,8 @@ def _id_of(name: str) -> str | None:
     deadline = time.monotonic() + _ANSWER_S
     while time.monotonic() < deadline:
         with suppress(SlurmError):
-            if info := squeue().get(name):
+            info = squeue().get(name)
+            if info:
                 return info.id
         time.sleep(1)
     return None

@@ -4,7 +4,7 @@ import math
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,13 +14,13 @@ from sweeps.base.files import CorruptFile, make_private, write_whole
 from sweeps.hydra.settings import SlurmLauncherConf, read
 from sweeps.launchers.slurm.follow.ends import outcome_of_job, outcomes_in_worker
 from sweeps.launchers.slurm.follow.following import STARTS_PER_MIN, FollowedJobs
-from sweeps.launchers.slurm.follow.listing import ENDED, JobInfo, Listing
+from sweeps.launchers.slurm.follow.listing import ENDED, JobInfo
 from sweeps.launchers.slurm.follow.watcher import FollowedJob
 from sweeps.launchers.slurm.inside.in_worker import run_worker
 from sweeps.launchers.slurm.queue import SlurmError, read_ticket, token_of
 from sweeps.launchers.slurm.script.request import pool_of
 from sweeps.launchers.slurm.script.submit import RefusedError, write_call
-from sweeps.launchers.slurm.trials.arrays import Arrays
+from sweeps.launchers.slurm.trials.arrays import Arrays, next_number
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.packing import pack
 from sweeps.trial.run.sent_job import Job, SentJob
@@ -45,14 +45,13 @@ class PooledTrial:
     def file(self) -> Path:
         return self.pool / "queue" / token_of(self.job.number, self.job.attempt)
 
-    def check_end(self, tokens: Collection[str]) -> Outcome | None:
-        """Return its outcome, if it is over; `tokens` are the file names in the queue and with the
-        workers.
+    def check_end(self, is_present: bool) -> Outcome | None:
+        """Return its outcome, if it is over; `is_present` is whether its file is in the queue or
+        with a worker.
 
         Raises CorruptFile if end.json is damaged while a worker runs the trial, because the worker
         rewrites the file.
         """
-        is_present = self.file.name in tokens
         now = time.monotonic()
         self.gone_since = None if is_present else self.gone_since or now
         try:
@@ -61,29 +60,26 @@ class PooledTrial:
             if is_present:
                 raise
             return Outcome(State.LOST, str(error))
-        if not end and self.gone_since and now - self.gone_since > _GONE_S:
-            error_text = (
-                f"{self.file} is missing and no worker has it: it was deleted or damaged (see the"
-                " workers' logs)"
-            )
-            return Outcome(State.LOST, error_text)
-        return end
+        if end or self.gone_since is None or now - self.gone_since <= _GONE_S:
+            return end
+        problem = f"{self.file} is missing and no worker has it"
+        return Outcome(State.LOST, f"{problem}: it was deleted or damaged (see the workers' logs)")
 
 
 def check_request(settings: SlurmLauncherConf) -> None:
     """Raise UserError if no worker could run a trial with these settings."""
     if settings.nodes * settings.tasks_per_node > 1:
-        problem = (
-            "hydra.launcher.trials_per_job: a trial of several tasks or nodes needs its own job."
+        raise UserError(
+            "hydra.launcher.trials_per_job: a trial of several tasks or nodes needs its own job.\n"
+            "Use hydra.launcher.trials_per_job=1"
         )
-        raise UserError(f"{problem}\nUse hydra.launcher.trials_per_job=1")
-    if settings.timeout_min * 60 <= settings.signal_delay_s:
-        late = (
-            f"a worker starts no trial in its last signal_delay_s={settings.signal_delay_s}"
-            " seconds."
+    delay_s = settings.signal_delay_s
+    if settings.timeout_min * 60 <= delay_s:
+        raise UserError(
+            f"hydra.launcher.timeout_min={settings.timeout_min}: a worker starts no trial in its"
+            f" last signal_delay_s={delay_s} seconds.\n"
+            f"Use at least hydra.launcher.timeout_min={delay_s // 60 + 1}"
         )
-        advice = f"Use at least hydra.launcher.timeout_min={settings.signal_delay_s // 60 + 1}"
-        raise UserError(f"hydra.launcher.timeout_min={settings.timeout_min}: {late}\n{advice}")
 
 
 class WorkerTrials:
@@ -115,15 +111,17 @@ class WorkerTrials:
         """Adopt the workers of an earlier driver."""
         folders = [file.parent for file in self._folder.glob("*/[0-9]*/slurm")]
         listed = None  # unknown
-        with suppress(SlurmError):
-            listed = self._slurm.listing() if folders else Listing()
+        if folders:
+            with suppress(SlurmError):
+                listed = self._slurm.listing()
         for folder in folders:
             ticket = read_ticket(folder)
-            info = listed.find(ticket.name, ticket.id) if listed is not None else None
-            may_live = listed is None or (info is not None and info.state not in ENDED)
             # because a submission without an answer may reach SLURM later
-            may_come = ticket.id is None and not (folder / "dismissed").exists()
-            if may_live or may_come or any(folder.glob("claimed/*")):
+            may_live = listed is None or (ticket.id is None and not (folder / "dismissed").exists())
+            if listed is not None:
+                info = listed.find(ticket.name, ticket.id)
+                may_live |= info is not None and info.state not in ENDED
+            if may_live or any(folder.glob("claimed/*")):
                 self.jobs[ticket.name] = self._slurm.follow(folder, ticket)
 
     def has_room(self, ahead: bool) -> bool:
@@ -150,13 +148,12 @@ class WorkerTrials:
         """Take over the attempt. Return False if no queue of any settings and no worker has it."""
         token = token_of(job.number, job.attempt)
         # in this order, because files move so
-        patterns = (f"*/queue/{token}", f"*/*/claimed/{token}")
-        file = next((file for pattern in patterns for file in self._folder.glob(pattern)), None)
-        if file:
-            self.trials[job.number] = PooledTrial(
-                job, self._folder / file.relative_to(self._folder).parts[0]
-            )
-        return file is not None
+        for pattern in (f"*/queue/{token}", f"*/*/claimed/{token}"):
+            for file in self._folder.glob(pattern):
+                pool = self._folder / file.relative_to(self._folder).parts[0]
+                self.trials[job.number] = PooledTrial(job, pool)
+                return True
+        return False
 
     def cancel_pending(self) -> None:
         self._remove_queued(self.trials.values(), Outcome(State.CANCELLED, "it was cancelled"))
@@ -164,10 +161,8 @@ class WorkerTrials:
     def _remove_queued(self, trials: Iterable[PooledTrial], end: Outcome) -> None:
         """End the trials that no worker has claimed."""
         for trial in list(trials):
-            with (
-                self._slurm.retrying(f"trial {trial.job.number}"),
-                suppress(FileNotFoundError),
-            ):  # if a worker was faster
+            # FileNotFoundError if a worker was faster
+            with self._slurm.retrying(f"trial {trial.job.number}"), suppress(FileNotFoundError):
                 trial.file.unlink()
                 self._end(trial, end)
 
@@ -181,13 +176,14 @@ class WorkerTrials:
             reason = "no worker was submitted for it, because SLURM accepts no further job now"
             unserved = [trial for trial in self.trials.values() if trial.pool not in served]
             self._remove_queued(unserved, Outcome(State.CANCELLED, reason))
-        else:
-            has_trials = bool(self.trials)
+        elif self.trials:
             self.cancel_pending()
-            for worker in [] if has_trials else self.jobs.values():
+            self._slurm.cancel(list(self.jobs.values()))
+        else:
+            for worker in self.jobs.values():
                 with self._slurm.retrying(worker.name):
-                    write_whole(worker.folder / "dismissed", "", sync=False)
-            self._slurm.cancel(list(self.jobs.values()), only_pending=not has_trials)
+                    _dismiss(worker.folder)
+            self._slurm.cancel(list(self.jobs.values()), only_pending=True)
         self.jobs.clear()
         self.trials.clear()
 
@@ -196,27 +192,25 @@ class WorkerTrials:
         self._slurm.report(trial.job.number, end)
 
     def observe(self) -> None:
-        """Update all trials and workers. Raises nothing."""
+        """Update all trials and workers; submit missing workers, and cancel surplus ones. Raises
+        nothing."""
         with self._slurm.retrying("the queue of the workers"):
             self._update_trials()
         for worker in list(self.jobs.values()):
             with self._slurm.retrying(worker.name):
                 self._update_worker(worker)
-
-    def adjust(self) -> None:
-        """Submit missing workers, and cancel surplus workers. Raises nothing."""
         with self._slurm.retrying("new workers"):
             self._adjust_workers()
 
     def _update_trials(self) -> None:
-        pools = {trial.pool for trial in self.trials.values()}
-        tokens = {file.name for pool in pools for file in pool.glob("queue/*.job")}
-        tokens |= {
-            file.name for worker in self.jobs.values() for file in worker.folder.glob("claimed/*")
-        }
+        # in this order, because files move so
+        folders = list({trial.file.parent for trial in self.trials.values()})
+        folders += [worker.folder / "claimed" for worker in self.jobs.values()]
+        tokens = {file.name for folder in folders for file in folder.glob("*.job")}
         for number, trial in list(self.trials.items()):
             with self._slurm.retrying(f"trial {number}"):
-                if end := trial.check_end(tokens):
+                end = trial.check_end(trial.file.name in tokens)
+                if end:
                     self._end(trial, end)
 
     def _update_worker(self, worker: FollowedJob) -> None:
@@ -228,14 +222,13 @@ class WorkerTrials:
         has_started = claimed.exists()
         if has_started:
             self._failed_starts.pop(pool, None)
-        if worker.info and worker.info.state == "RUNNING":
+        if worker.state == "RUNNING":
             worker.cancel_at = None  # because it started before the cancellation
         if info is None:
             return
 
         end = self._end_trials(info, worker, claimed)
-        # because a lost worker may still be alive
-        write_whole(worker.folder / "dismissed", "", sync=False)
+        _dismiss(worker.folder)  # because a lost worker may still be alive
         shutil.rmtree(claimed, ignore_errors=True)
         del self.jobs[worker.name]
         del self._slurm.jobs[worker.name]
@@ -248,8 +241,7 @@ class WorkerTrials:
         of_pool = self._of_pool(worker.folder.parent)
         launcher = of_pool[0].job.config.hydra.launcher if of_pool else None
         end = outcome_of_job(info, worker.folder, launcher)
-        trials = list(self.trials.values())
-        jobs = [trial.job for trial in trials if (claimed / trial.file.name).exists()]
+        jobs = [trial.job for trial in self.trials.values() if (claimed / trial.file.name).exists()]
         for number, outcome in outcomes_in_worker(info, end, jobs):
             self._end(self.trials[number], outcome)
         return end
@@ -264,10 +256,7 @@ class WorkerTrials:
         if end.request_refused or self._failed_starts[pool] >= _MAX_FAILED_STARTS:
             error = f"its workers never started: {end.error}"
             refusal = Outcome(State.REFUSED, error, request_refused=end.request_refused)
-            self._refuse(pool, refusal)
-
-    def _refuse(self, pool: Path, end: Outcome) -> None:
-        self._remove_queued(self._of_pool(pool), end)
+            self._remove_queued(self._of_pool(pool), refusal)
 
     def _of_pool(self, pool: Path) -> list[PooledTrial]:
         return [trial for trial in self.trials.values() if trial.pool == pool]
@@ -287,23 +276,25 @@ class WorkerTrials:
     def _adjust_pool(self, pool: Path, at_once: bool) -> bool:
         """Submit or cancel workers of one pool. Return whether none is missing that may run now."""
         jobs = [trial.job for trial in self._of_pool(pool)]
-        of_pool = [job for job in self.jobs.values() if job.folder.parent == pool]
-        workers = [job for job in of_pool if job.cancel_at is None]
+        workers = [
+            worker
+            for worker in self.jobs.values()
+            if worker.folder.parent == pool and worker.cancel_at is None
+        ]
         missing = self._useful_count(jobs) - len(workers)
         if missing < 0:
             self._cancel_surplus(workers, -missing)
         if missing <= 0 or self._arrays.room <= 0:
             return True
 
-        is_limited = not at_once and self._packed_s(jobs[0]) is not None
-        if is_limited:
+        if not at_once and self._packed_s(jobs[0]) is not None:
             missing = min(missing, max(0, STARTS_PER_MIN - self._slurm.starts))
         if not self._slurm.may_send():
             return False
         return missing == 0 or not self._submit_workers(pool, jobs[0], missing)
 
     def _cancel_surplus(self, workers: list[FollowedJob], surplus: int) -> None:
-        pending = [job for job in workers if job.info and job.info.state == "PENDING"]
+        pending = [worker for worker in workers if worker.state == "PENDING"]
         if pending:
             self._slurm.cancel(pending[-surplus:], only_pending=True)
 
@@ -314,9 +305,12 @@ class WorkerTrials:
         Then each of up to ten workers has work for two minutes, and each of more workers for
         `short_trial_min`.
         """
-        per_gpu = jobs[0].request.trials_per_gpu if jobs else 1
-        useful = math.ceil(len(jobs) / (self._settings.trials_at_once * per_gpu))
-        if not jobs or (median_s := self._packed_s(jobs[0])) is None:
+        if not jobs:
+            return 0
+        at_once = self._settings.trials_at_once * jobs[0].request.trials_per_gpu
+        useful = math.ceil(len(jobs) / at_once)
+        median_s = self._packed_s(jobs[0])
+        if median_s is None:
             return useful
         few = min(STARTS_PER_MIN, math.ceil(useful * median_s / _SHORTEST_S))
         long = math.ceil(useful * median_s / max(1.0, self._settings.short_s))
@@ -334,21 +328,26 @@ class WorkerTrials:
         most = STARTS_PER_MIN if self._packed_s(job) is None else count
         room = self._settings.array_parallelism - len(self.jobs)
         count = self._arrays.size(settings, min(count, most, room))
-        numbers = [int(folder.name) for folder in pool.glob("*") if folder.name.isdecimal()]
-        first = 1 + max(numbers, default=0)
+        first = next_number(pool)
         folders = [pool / str(number) for number in range(first, first + count)]
-        arguments = replace(settings, setup=[]), self._median_s(job) or 0.0
+        in_job = replace(settings, setup=[])  # because its lines may contain secrets
+        typical_s = self._median_s(job) or 0.0
         sent: list[FollowedJob] = []
         try:
             for folder in folders:
                 make_private(folder)
-                write_call(folder, settings, run_worker, folder, *arguments)
+                write_call(folder, settings, run_worker, folder, in_job, typical_s)
             if folders:
                 sent = self._arrays.send(pool.name, folders, settings, settings.slots)
             self.jobs |= {worker.name: worker for worker in sent}
         except RefusedError as error:
-            self._refuse(pool, error.outcome)
+            self._remove_queued(self._of_pool(pool), error.outcome)
         finally:
             for folder in folders[len(sent) :]:
                 shutil.rmtree(folder, ignore_errors=True)
         return count > 0
+
+
+def _dismiss(worker: Path) -> None:
+    """Request that a worker ends when it is idle."""
+    write_whole(worker / "dismissed", "", sync=False)
