@@ -224,9 +224,8 @@ class _Panel:
         if self.by == STEP:
             return steps, places
         of_trial = self.source.curves[trial.number]
-        axis = (
-            self.source.seconds.get(trial.number) if self.by == SECONDS else of_trial.get(self.by)
-        )
+        seconds = self.source.seconds.get(trial.number)
+        axis = seconds if self.by == SECONDS else of_trial.get(self.by)
         points = []
         for step, place in zip(steps, places, strict=True):
             x = interpolate(axis, step) if axis else None
@@ -254,9 +253,7 @@ class _Panel:
         self, kind: str, trials: Trials, curves: Sequence[Curve], own_lines: Mapping[int, Layout]
     ) -> Trace:
         """Return a mark at the last point of each curve."""
-        points = [_last_point(*curve) for curve in curves]
-        x = [point[0] for point in points]
-        y = [point[1] for point in points]
+        x, y = zip(*(_last_point(*curve) for curve in curves), strict=True)
         marks = drawing.make_marks(self.source, kind, x, y, trials) | {"showlegend": False}
         if own_lines:
             colors = [own_lines[trial.number]["color"] for trial in trials]
@@ -295,9 +292,9 @@ def interpolate(curve: Curve, step: float) -> float | None:
     if after is None:
         return None
     value = values[after]
-    if steps[after] == step or after == 0:
-        return value if steps[after] == step else None
-    before = values[after - 1]
+    if steps[after] == step:
+        return value
+    before = values[after - 1] if after else None
     if value is None or before is None:
         return None
     share = (step - steps[after - 1]) / (steps[after] - steps[after - 1])
@@ -308,7 +305,7 @@ def _last_point(
     steps: Sequence[float], values: Sequence[float | None]
 ) -> tuple[float | None, float | None]:
     """Return the last point with a value, or the last step without one."""
-    points = [point for point in zip(steps, values, strict=True) if point[1] is not None]
-    if points:
-        return points[-1]
+    for step, value in zip(reversed(steps), reversed(values), strict=True):
+        if value is not None:
+            return step, value
     return (steps[-1] if steps else None), None

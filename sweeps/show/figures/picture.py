@@ -218,10 +218,8 @@ def _fill_between(axes: Any, first: Trace, second: Trace) -> None:
 
 def _add_scatter(axes: Any, trace: Trace, layout: Layout) -> None:
     """Add the lines and points of a trace; points without a value are on the axis."""
-    x, y = (
-        [plain(value) if isinstance(value, str) else _bounded(value) for value in trace[name]]
-        for name in "xy"
-    )
+    x = [_drawable(value) for value in trace["x"]]
+    y = [_drawable(value) for value in trace["y"]]
     has_name = "name" in trace and trace.get("showlegend", True)
     label = plain(trace["name"]) if has_name else None
     has_line = "lines" in trace["mode"]
@@ -277,14 +275,9 @@ def _point_style(axes: Any, trace: Trace, layout: Layout) -> Layout:
 
 
 def _add_bars(axes: Any, trace: Trace, _: Layout) -> None:
-    y = [plain(value) if isinstance(value, str) else value for value in trace["y"]]
-    axes.barh(
-        y,
-        trace["x"],
-        left=trace.get("base"),
-        color=trace["marker"]["color"],
-        label=trace.get("name"),
-    )
+    style = {"color": trace["marker"]["color"], "label": trace.get("name")}
+    y = [_drawable(value) for value in trace["y"]]
+    axes.barh(y, trace["x"], left=trace.get("base"), **style)
 
 
 def _add_cells(axes: Any, trace: Trace, layout: Layout) -> None:
@@ -358,8 +351,10 @@ _TRACES = {
 }
 
 
-def _bounded(value: float | None) -> float:
-    """Return a number that matplotlib can draw."""
+def _drawable(value: float | str | None) -> float | str:
+    """Return a label as text, or a number that matplotlib can draw."""
+    if isinstance(value, str):
+        return plain(value)
     return math.nan if value is None else max(-_LARGEST, min(_LARGEST, value))
 
 
