@@ -8,7 +8,7 @@ from statistics import fmean
 
 from sweeps.analysis.comparison import LEVEL, holm, interval, paired_p
 from sweeps.analysis.configurations import Configuration, Ranking
-from sweeps.record.study import StudySnapshot, TrialRecord, parameters
+from sweeps.record.study import StudySnapshot, TrialRecord, Trials, parameters
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Answer:
     """The results of a study."""
 
     # Pareto front of several objectives, best first by the first objective
-    front: Sequence[TrialRecord] = ()
+    front: Trials = ()
     # winner of the final race, or the best configuration in the race so far
     winner: Configuration | None = None
     # configurations that are not significantly different from the winner
@@ -27,7 +27,7 @@ class Answer:
     best_trial: TrialRecord | None = None  # with several seeds the luckiest trial
 
 
-def answer_of(top: Sequence[TrialRecord], on_front: int, ranking: Ranking) -> Answer:
+def answer_of(top: Trials, on_front: int, ranking: Ranking) -> Answer:
     """Return the results. `top` holds the completed trials, best first; the first `on_front` are
     the Pareto front."""
     trial = top[0] if top else None
@@ -63,7 +63,7 @@ class Pair:
         return interval(self.gaps)
 
 
-def pairs(study: StudySnapshot, top: Sequence[TrialRecord], key: str) -> list[Pair]:
+def pairs(study: StudySnapshot, top: Trials, key: str) -> list[Pair]:
     """Compare the values of the first categorical parameter by paired t-tests with Holm's
     correction.
 
@@ -88,7 +88,7 @@ def pairs(study: StudySnapshot, top: Sequence[TrialRecord], key: str) -> list[Pa
     return compared
 
 
-def _first_categorical(trials: Sequence[TrialRecord], names: Sequence[str]) -> str:
+def _first_categorical(trials: Trials, names: Sequence[str]) -> str:
     """Return the first parameter that has two values, one of them a text; empty without such a
     parameter."""
     for name in names:
@@ -102,7 +102,7 @@ def _gaps(results: Mapping[str, float], others: Mapping[str, float]) -> list[flo
     return [results[rest] - others[rest] for rest in results if rest in others]
 
 
-def _results_by_value(trials: Sequence[TrialRecord], name: str) -> dict[str, dict[str, float]]:
+def _results_by_value(trials: Trials, name: str) -> dict[str, dict[str, float]]:
     """Return the first objective by the value of a parameter, and by the text of all others."""
     results: dict[str, dict[str, float]] = {}
     for trial in trials:

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.record.study import StudySnapshot, Trials
 
 Values = Sequence[float]
 
 
-def reference(study: StudySnapshot, top: Sequence[TrialRecord]) -> list[float]:
+def reference(study: StudySnapshot, top: Trials) -> list[float]:
     """Return the reference point of the hypervolume: the worst value of each objective of the
     completed trials."""
     columns = zip(*(trial.objective for trial in top), strict=True)
@@ -17,7 +17,7 @@ def reference(study: StudySnapshot, top: Sequence[TrialRecord]) -> list[float]:
     return worst
 
 
-def hypervolumes(study: StudySnapshot, top: Sequence[TrialRecord]) -> list[tuple[int, float]]:
+def hypervolumes(study: StudySnapshot, top: Trials) -> list[tuple[int, float]]:
     """Return each trial's number, and the hypervolume of all trials up to this number."""
     signs = [-1.0 if direction == "maximize" else 1.0 for direction in study.directions]
     worst = [sign * value for sign, value in zip(signs, reference(study, top), strict=True)]

@@ -138,6 +138,9 @@ class TrialRecord:
         return replace(self, params={last[key]: value for key, value in self.params.items()}).name
 
 
+Trials = Sequence[TrialRecord]
+
+
 def update_outside(trial: TrialRecord, contains: Callable[[Point], bool]) -> TrialRecord:
     """Return the trial, no longer marked as outside if the search space has grown around it."""
     is_inside = trial.outside and contains(trial.configuration)

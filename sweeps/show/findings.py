@@ -10,7 +10,7 @@ from sweeps.analysis.advice import Advice, Use, examine
 from sweeps.analysis.answer import Answer, Pair, answer_of, pairs
 from sweeps.analysis.configurations import Ranking
 from sweeps.base.wording import LONGEST, digits_of, short, text
-from sweeps.record.study import StudySnapshot, TrialRecord, parameters
+from sweeps.record.study import StudySnapshot, TrialRecord, Trials, parameters
 from sweeps.show import notes, scaling_study, steering
 from sweeps.show.scaling import Scaling
 from sweeps.trial.confusion import Confusion, read_confusion
@@ -34,7 +34,7 @@ class Findings:
     origin: "Findings | None" = None
 
     @cached_property
-    def top(self) -> Sequence[TrialRecord]:
+    def top(self) -> Trials:
         """Return the completed trials, best first; for several objectives, the Pareto front
         first."""
         return self.study.top()
@@ -45,11 +45,11 @@ class Findings:
         return self.study.front()
 
     @cached_property
-    def ranked(self) -> Sequence[TrialRecord]:
+    def ranked(self) -> Trials:
         """Return all trials: the completed trials best first, then the rest by number."""
         completed = {trial.number for trial in self.top}
         rest = [trial for trial in self.study.rows if trial.number not in completed]
-        return [*self.top, *sorted(rest, key=lambda trial: trial.number)]
+        return [*self.top, *rest]
 
     @cached_property
     def ranking(self) -> Ranking:
@@ -113,7 +113,7 @@ class Findings:
                 return trial, confusion
         return None
 
-    def table(self, trials: Sequence[TrialRecord]) -> list[list[str]]:
+    def table(self, trials: Trials) -> list[list[str]]:
         """Return a header and a row of cells for each trial: number, params and objectives.
 
         A running trial has its newest metrics. If some completed trials are dominated, a column

@@ -14,7 +14,7 @@ from sweeps.base.wording import counted, duration, printable, text
 from sweeps.hydra.sweeper_settings import target_of
 from sweeps.record.definition import Definition
 from sweeps.record.place import resume_line
-from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.record.study import StudySnapshot, TrialRecord, Trials
 from sweeps.record.study import parameters as parameters_of
 from sweeps.record.trial_config import read_groups, read_values
 from sweeps.show.findings import Findings, count_states
@@ -25,6 +25,11 @@ from sweeps.trial.folder import TrialFolder
 from sweeps.trial.machine import facts
 
 _OWN_PROCESS = "sweepyard's Gaussian process"
+_COSTS = {
+    "gpu_hours": "GPU-hours",
+    "energy_kwh": "kWh of the GPUs' energy",
+    "co2_g": "g of CO2 for this energy",
+}
 _MOST = 8  # facts that are listed; more are counted
 _MOST_VALUES = 30  # values of the configuration
 
@@ -33,7 +38,7 @@ def describe_methods(findings: Findings, definition: Definition) -> str:
     """Return paragraphs for a paper: the search, its trials and seeds, machines, versions, costs,
     and the command."""
     study = findings.study
-    trials = sorted(study.rows, key=lambda trial: trial.number)
+    trials = study.rows
     recorded = [facts.read(TrialFolder(trial.folder)) for trial in trials]
     shared = _shared_settings(recorded, trials)
     values = _values_by_name(trials, definition, recorded)
@@ -175,20 +180,18 @@ def _describe_changes(study: StudySnapshot, definition: Definition) -> str:
     earlier = definition.search.get("learn_from", "")
     starts = sum(bool(trial.memory.get("start")) for trial in study.rows)
     added = [trial.name for trial in study.rows if trial.by_hand]
-    more = f"; and {len(added) - _MOST} more" if len(added) > _MOST else ""
-    shown = f"{'; '.join(added[:_MOST])}{more}"
     excluded = " or ".join(f"({excluded.text})" for excluded in study.excluded)
     sentences = [
         f"The sampler learned from {earlier.replace(',', ', ')}, too." if earlier else "",
         f"The search began with {counted(starts, 'given point')}." if starts else "",
-        f"A person added {counted(len(added), 'trial')}: {shown}." if added else "",
+        f"A person added {counted(len(added), 'trial')}: {_join(added)}." if added else "",
         f"A person excluded further points: {excluded}." if excluded else "",
     ]
     return " ".join(filter(None, sentences))
 
 
 def _describe_config(
-    trials: Sequence[TrialRecord], definition: Definition, values: Mapping[str, Counter[str]]
+    trials: Trials, definition: Definition, values: Mapping[str, Counter[str]]
 ) -> str:
     """Return the choice of each config group, and the values that all trials share.
 
@@ -205,8 +208,7 @@ def _describe_config(
     for name, value in _own_values(definition, groups).items():
         if name not in hidden and name.partition(".")[0] not in swept:
             words.append(f"{name}={used.get(name, value)}")
-    more = f"; and {len(words) - _MOST_VALUES} more" if len(words) > _MOST_VALUES else ""
-    return f"All trials shared {', '.join(words[:_MOST_VALUES])}{more}." if words else ""
+    return f"All trials shared {_join(words, _MOST_VALUES, ', ')}." if words else ""
 
 
 def _swept_names(trials: Iterable[TrialRecord], definition: Definition) -> set[str]:
@@ -230,7 +232,7 @@ def _is_blank(value: str) -> bool:
 
 
 def _describe_varied(
-    trials: Sequence[TrialRecord], definition: Definition, values: Mapping[str, Counter[str]]
+    trials: Trials, definition: Definition, values: Mapping[str, Counter[str]]
 ) -> str:
     """Return the settings of the configuration that not all trials used, although they were not
     swept themselves."""
@@ -240,13 +242,12 @@ def _describe_varied(
         is_written = definition.config.get(name, "null") != "null"
         if is_written and name not in swept and len(counts) > 1:
             parts = [f"{value} in {counted(n, 'trial')}" for value, n in counts.items()]
-            more = f", and {len(parts) - _MOST} other values" if len(parts) > _MOST else ""
-            varied.append(f"{name} was {', '.join(parts[:_MOST])}{more}")
+            varied.append(f"{name} was {_join(parts, _MOST, ', ', 'other values')}")
     return f"Not all trials had the same settings: {'; '.join(varied)}." if varied else ""
 
 
 def _values_by_name(
-    trials: Sequence[TrialRecord], definition: Definition, recorded: Sequence[facts.Facts]
+    trials: Trials, definition: Definition, recorded: Sequence[facts.Facts]
 ) -> dict[str, Counter[str]]:
     """Return in how many trials each value was used: of the settings that trainings recorded, and
     of those with which the study may resume changed."""
@@ -263,20 +264,16 @@ def _values_by_name(
     return counts
 
 
-def _describe_seeds(trials: Sequence[TrialRecord], definition: Definition) -> str:
+def _describe_seeds(trials: Trials, definition: Definition) -> str:
     key = definition.seed_key.lstrip("+")
     fixed = definition.config.get(key)
 
     def seeds(of: Iterable[TrialRecord]) -> str:
-        own = [
-            next((value for name, value in t.params.items() if name.lstrip("+") == key), fixed)
-            for t in of
-        ]
-        return ", ".join(
-            sorted(
-                {str(seed) for seed in own if seed is not None}, key=lambda seed: (len(seed), seed)
-            )
-        )
+        different = set()
+        for trial in of:
+            params = {name.lstrip("+"): value for name, value in trial.params.items()}
+            different.add(str(params.get(key, fixed)))
+        return ", ".join(sorted(different - {"None"}, key=lambda seed: (len(seed), seed)))
 
     used = seeds(trial for trial in trials if not trial.race)
     race = [trial for trial in trials if trial.race]
@@ -284,10 +281,8 @@ def _describe_seeds(trials: Sequence[TrialRecord], definition: Definition) -> st
     if not race:
         return sentence
     count = counted(len(race), "trial")
-    return (
-        f"{sentence} In a final race the best configurations ran under {key} {seeds(race)} in"
-        f" {count}.".strip()
-    )
+    raced = f"In a final race the best configurations ran under {key} {seeds(race)} in {count}."
+    return f"{sentence} {raced}".strip()
 
 
 def _shared_settings(
@@ -297,30 +292,39 @@ def _shared_settings(
     settings = [fact.settings for fact in recorded if fact.settings]
     swept = {name.lstrip("+") for trial in trials for name in trial.params}
     first: Mapping[str, Any] = settings[0] if settings else {}
-    shared = [
-        name for name, value in first.items() if all(other.get(name) == value for other in settings)
-    ]
-    return {name: f"{name}={text(first[name])}" for name in shared if name not in swept}
+    shared = {}
+    for name, value in first.items():
+        if name not in swept and all(other.get(name) == value for other in settings):
+            shared[name] = f"{name}={text(value)}"
+    return shared
 
 
 def _describe_machines(recorded: Iterable[facts.Facts], trials: Iterable[TrialRecord]) -> str:
     process = [fact.process for fact in recorded]
-    gpus = sorted({trial.attempts[-1].gpus for trial in trials if trial.attempts})
-    counts = (f"{count:.3g}" for count in gpus)
-    share = f"with {' or '.join(counts)} GPUs a trial" if any(gpus) else "without GPUs"
-    names = (
-        f"{fact.get('cpu_model', '')}, {fact.get('gpu_model', '')}".strip(", ") for fact in process
-    )
     hosts = {fact["host"] for fact in process if "host" in fact}
+    if not hosts:
+        return ""
+    gpus = sorted({trial.attempts[-1].gpus for trial in trials if trial.attempts})
+    counts = " or ".join(f"{count:.3g}" for count in gpus)
+    share = f"with {counts} GPUs a trial" if any(gpus) else "without GPUs"
+    models = [[fact.get("cpu_model", ""), fact.get("gpu_model", "")] for fact in process]
     sentence = f"Trials ran on {counted(len(hosts), 'host')} {share}"
-    return (_list(sentence, names) or f"{sentence}.") if hosts else ""
+    return _list(sentence, (", ".join(filter(None, pair)) for pair in models)) or f"{sentence}."
 
 
 def _list(title: str, values: Iterable[str]) -> str:
     """Return a sentence with the different values, in the order of the trials; "" without any."""
     different = [*filter(None, dict.fromkeys(values))]
-    more = f"; and {len(different) - _MOST} more" if len(different) > _MOST else ""
-    return f"{title}: {'; '.join(different[:_MOST])}{more}." if different else ""
+    return f"{title}: {_join(different)}." if different else ""
+
+
+def _join(
+    words: Sequence[str], most: int = _MOST, separator: str = "; ", rest: str = "more"
+) -> str:
+    """Return the first of these words, and how many more there are."""
+    more = len(words) - most
+    shown = [*words[:most], f"and {more} {rest}"] if more > 0 else words
+    return separator.join(shown)
 
 
 def _describe_costs(findings: Findings) -> str:
@@ -328,11 +332,8 @@ def _describe_costs(findings: Findings) -> str:
     parts = []
     if "seconds/training" in cost:
         parts.append(f"{duration(cost['seconds/training'])} of training")
-    if cost.get("gpu_hours"):
-        parts.append(f"{cost['gpu_hours']:.4g} GPU-hours")
-    if "energy_kwh" in cost:
-        parts.append(f"{cost['energy_kwh']:.4g} kWh of the GPUs' energy")
-    if "co2_g" in cost:
-        parts.append(f"{cost['co2_g']:.4g} g of CO2 for this energy")
+    for name, unit in _COSTS.items():
+        if cost.get(name) is not None:
+            parts.append(f"{cost[name]:.4g} {unit}")
     elapsed = f", in {duration(real_time_s(findings.study.rows))} of real time (h:min:s)"
     return f"All attempts took {', '.join(parts)}{elapsed}." if parts else ""

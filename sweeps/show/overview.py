@@ -1,26 +1,27 @@
 """The first sections of a study's page: its status, its best trials, the errors of trials, and how
 to reproduce it."""
 
-import html
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from sweeps.base.files import CorruptFile, read_json
 from sweeps.base.secrets import mask_value, without_password
-from sweeps.base.wording import LONGEST, counted, short, text
+from sweeps.base.wording import LONGEST, short, text
 from sweeps.record.study import StudySnapshot, TrialRecord, by_failure_signature
 from sweeps.record.study_file import sweeps_line
 from sweeps.record.trial_config import shared_settings
 from sweeps.show import configurations, notes, steering
 from sweeps.show.figures.figure_data import kind_of
 from sweeps.show.findings import Findings, count_states
+from sweeps.show.markup import fill
 from sweeps.show.page.page import Section
-from sweeps.show.tables import CSV, Paragraph, as_html, parts_as_html
+from sweeps.show.tables import CSV, Paragraph, parts_as_html
 from sweeps.show.trials import TrialFiles
-from sweeps.trial.job import State
+from sweeps.trial.job import Point, State
 
 MARKS = {
     "completed": "●",
@@ -46,32 +47,20 @@ def build_sections(findings: Findings, files: TrialFiles) -> list[Section]:
 def render_key(findings: Findings) -> str:
     """Return the key of the figures' marks as HTML."""
     kinds = {kind_of(trial) for trial in findings.study.rows}
-    marks = ""
-    for kind in filter(kinds.__contains__, MARKS):
-        label = "pruned, at its last value" if kind == "pruned" else kind
-        marks += f'<span><span class="{kind}">{MARKS[kind]}</span> {label}</span>'
-    scale = '<span>best <i class="scale"></i> worst</span>' if findings.top else ""
-    return (
-        f'<div class="key">{scale}{marks}<span>Click a trial for its values, curve and'
-        " log.</span></div>"
-    )
+    marks = [(kind, mark) for kind, mark in MARKS.items() if kind in kinds]
+    return fill("key", marks, bool(findings.top))
 
 
 def render_status(study: StudySnapshot, running: bool) -> str:
     """Return whether the study is running, finished or stopped, and the time, as HTML."""
     over = study.done or study.total is None or study.over() >= study.total
-    # because another driver, or jobs without one, may run trials
-    running = running or study.count(State.RUNNING) > 0
     state = "finished" if over else "stopped"
     if study.all_failed:
         state = "failed"
-    if running:
+    # because another driver, or jobs without one, may run trials
+    if running or study.count(State.RUNNING):
         state = "running"
-    written = time.strftime("%Y-%m-%d %H:%M:%S %Z")
-    return (
-        f'<p class="status"><b class="{state}">{state}</b> <span id="written">written'
-        f' {written}</span> <button id="pause" hidden></button></p>'
-    )
+    return fill("status", state, time.strftime("%Y-%m-%d %H:%M:%S %Z"))
 
 
 def count_kinds(study: StudySnapshot) -> dict[str, dict[str, int]]:
@@ -89,37 +78,20 @@ def _render_counts(study: StudySnapshot) -> str:
     total = sum(sum(counts.values()) for counts in kinds.values())
     if not total:
         return Paragraph("No trial has started.").html
-    bar = legend = ""
-    for kind, counts in kinds.items():
-        name = kind.replace(" ", "-")
-        count = sum(counts.values())
-        states = ", ".join(f"{number} {state}" for state, number in counts.items())
-        label = f"{kind} ({states})" if len(counts) > 1 else next(iter(counts))
-        bar += f'<i class="{name}" style="flex:{count}"></i>'
-        legend += (
-            f'<li><span class="{name}" aria-hidden="true">{MARKS[kind]}</span> <b>{count}</b>'
-            f" {label}"
-        )
-    title = f'<p class="big"><b>{study.over()}</b> of {total} trial{"s" * (total > 1)} ended</p>'
-    done = Paragraph(f"Done: {study.done}.").html if study.done else ""
-    return (
-        f'{title}<div class="bar" aria-hidden="true">{bar}</div><ul'
-        f' class="counts">{legend}</ul>{done}'
-    )
+    counts = fill("counts", kinds, MARKS, study.over(), total)
+    return counts + Paragraph(f"Done: {study.done}.").html if study.done else counts
 
 
 def _build_best(findings: Findings) -> Section:
-    study = findings.study
     answer = findings.answer
     line = configurations.describe_best_configuration(findings)
-    body = _render_best(findings) + parts_as_html(
-        [*([line] if line else []), *notes.paragraphs(findings.notes)]
-    )
-    nothing = "No trial has a result." if study.over() else "No trial has ended yet."
+    lines = [line] if line else []
+    body = _render_best(findings) + parts_as_html([*lines, *notes.paragraphs(findings.notes)])
+    if not body:
+        has_ended = findings.study.over()
+        body = Paragraph("No trial has a result." if has_ended else "No trial has ended yet.").html
     title = "Best configuration" if answer.best_configuration else "Best trial"
-    if answer.front:
-        title = "Best trials"
-    return Section(title, html=body or Paragraph(nothing).html, wide=False)
+    return Section("Best trials" if answer.front else title, html=body, wide=False)
 
 
 def _build_reproduction(findings: Findings) -> Section:
@@ -132,30 +104,11 @@ def _build_reproduction(findings: Findings) -> Section:
         "its best trial": study.best_command if findings.answer.best_trial else "",
         "in MLflow": sweeps_line("ui", study.folder) if page == "" else "",
     }
-    words = [
-        f'<p>{name}: <code class="line">{_safe(line)}</code></p>'
-        for name, line in lines.items()
-        if line
-    ]
-    if page:
-        link = f'<a href="{_safe(page)}" target="_blank" rel="noopener">{_safe(page)}</a>'
-        words.append(f"<p>in MLflow: {link}</p>")
+    shared = shared_settings(study)
+    settings = [(None, [name, mask_value(name, value)]) for name, value in shared.items()]
     commit = read_commit(study.folder)
-    at = f", at commit {_safe(commit)}" if commit else ""
-    words.append(
-        f'<p class="note">Commands are typed in {_safe(str(Path.cwd()))}{at}. '
-        f'All data: <a class="beside" href="{CSV}">{CSV}</a></p>'
-    )
-    words.append(_render_settings(shared_settings(study)))
-    return Section("Reproduce", html="".join(words))
-
-
-def _render_settings(shared: Mapping[str, str]) -> str:
-    if not shared:
-        return ""
-    rows = [[name, mask_value(name, value)] for name, value in shared.items()]
-    title = f"<summary>{counted(len(shared), 'setting')} of all trials</summary>"
-    return f"<details>{title}{as_html([['setting', 'value'], *rows])}</details>"
+    html = fill("reproduction", lines, page, str(Path.cwd()), commit, CSV, settings)
+    return Section("Reproduce", html=html)
 
 
 def _read_mlflow_page(study: Path) -> str | None:
@@ -183,75 +136,47 @@ def _render_best(findings: Findings) -> str:
     """Return the Pareto front, the best configuration or the best trial in large letters."""
     study = findings.study
     answer = findings.answer
-    first = f"{_safe(study.objective[0])} <small>({study.directions[0]}d)</small>"
-    if front := answer.front:
-        count = (
-            f'<p class="big"><b>{len(front)}</b> trial{"s" * (len(front) != 1)} on the Pareto'
-            " front</p>"
-        )
-        objectives = _safe(configurations.describe_objectives(study))
-        return f"{count}<p>Not dominated in {objectives}: {_links(front, ' ...')}</p>"
+    goal = study.objective[0], study.directions[0]
+    if answer.front:
+        objectives = configurations.describe_objectives(study)
+        return fill("front", answer.front, _MOST_NAMED, objectives)
     if best := answer.best_configuration:
-        return (
-            f'<p class="big"><b>{fmean(best.values):.6g}</b> mean'
-            f" {first}</p><p>{_chips(best.params.items())}</p>"
-        )
+        return fill("best", f"{fmean(best.values):.6g}", *goal, None, _chips(best.params))
     if trial := answer.best_trial:
-        value = f'<p class="big"><b>{trial.objective[0]:.6g}</b> {first}</p>'
-        return f"{value}<p>{_link(trial.number)} {_chips(trial.params.items())}</p>"
+        value = f"{trial.objective[0]:.6g}"
+        return fill("best", value, *goal, trial.number, _chips(trial.params))
     return ""
+
+
+def _chips(params: Point) -> list[tuple[str, str]]:
+    return [(name.lstrip("+"), short(text(value), LONGEST)) for name, value in params.items()]
 
 
 def _build_errors(study: StudySnapshot, files: TrialFiles) -> list[Section]:
     """Return a section with the errors of failed and infeasible trials, each error once with its
     trials."""
-    ordered = sorted(study.rows, key=lambda trial: trial.number)
-    failed = (trial for trial in ordered if trial.state.is_bad or trial.infeasible)
+    failed = (trial for trial in study.rows if trial.state.is_bad or trial.infeasible)
     reasons = sorted(by_failure_signature(failed), key=len, reverse=True)
     if not reasons:
         return []
+    groups = [_describe_error(trials, files) for trials in reasons[:_MOST_REASONS]]
     all_failed = len(study.bad()) == len(study.rows)
-    parts = []
-    for i, group in enumerate(reasons[:_MOST_REASONS]):
-        parts.append(_render_error(group, files.log_end(group[0]), opened=all_failed and i == 0))
-    if len(reasons) > _MOST_REASONS:
-        parts.append(f"<li><p>and {len(reasons) - _MOST_REASONS} other errors: see Trials</p>")
+    groups[0]["opened"] = all_failed
+    others = len(reasons) - _MOST_REASONS
+    html = fill("errors", groups, MARKS["failed"], _MOST_NAMED, others)
     title = "Every trial failed" if all_failed and len(study.rows) > 1 else "Errors"
-    return [Section(title, html=f'<ul class="reasons">{"".join(parts)}</ul>', kind="failures")]
+    return [Section(title, html=html, kind="failures")]
 
 
-def _render_error(trials: list[TrialRecord], log: list[str], opened: bool) -> str:
-    """Return the error that these trials share, with the end of the first trial's log, as HTML."""
-    count = f"{len(trials)} {_safe(trials[0].failure_signature[0])}"
-    reason, _, rest = (without_password(part) for part in trials[0].error.strip().partition("\n"))
-    mark = f'<span class="failed">{MARKS["failed"]}</span>'
-    parts = [f'<li><p>{mark} <b>{count}</b>: <span class="reason">{_safe(reason[:600])}</span></p>']
-    if rest:
-        parts.append(f"<pre>{_safe(rest[:1500])}</pre>")
-    parts.append(f'<p class="note">{_links(trials, f" and {len(trials) - _MOST_NAMED} more")}</p>')
-    if log:
-        title = f"<summary>end of the log of trial {trials[0].number}</summary>"
-        parts.append(
-            f"<details{' open' * opened}>{title}<pre>{_safe(chr(10).join(log))}</pre></details>"
-        )
-    return "".join(parts)
-
-
-def _links(trials: Sequence[TrialRecord], more: str) -> str:
-    """Return links to the first 30 trials, and `more` if there are more trials."""
-    return ", ".join(_link(trial.number) for trial in trials[:_MOST_NAMED]) + more * (
-        len(trials) > _MOST_NAMED
-    )
-
-
-def _link(number: int) -> str:
-    return f'<a href="#trial-{number}">trial {number}</a>'
-
-
-def _chips(params: Iterable[tuple[str, object]]) -> str:
-    values = ((name.lstrip("+"), short(text(value), LONGEST)) for name, value in params)
-    return " ".join(f"<code>{_safe(name)}={_safe(value)}</code>" for name, value in values)
-
-
-def _safe(words: str) -> str:
-    return html.escape(without_password(words))
+def _describe_error(trials: Sequence[TrialRecord], files: TrialFiles) -> dict[str, Any]:
+    """Return the error that these trials share, with the end of the first trial's log."""
+    first = trials[0]
+    # without passwords before they are cut, because half a password would not be recognized
+    reason, _, rest = without_password(first.error.strip()).partition("\n")
+    return {
+        "trials": trials,
+        "state": first.failure_signature[0],
+        "reason": reason[:600],
+        "rest": rest[:1500],
+        "log": "\n".join(files.log_end(first)),
+    }

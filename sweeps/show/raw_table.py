@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from operator import attrgetter
 from typing import Any
 
 from sweeps.analysis.costs import COSTS, of_trial
@@ -95,7 +94,6 @@ def raw_table(
     """
     constants = constants or {}
     params = parameters(study.rows)
-    study = replace(study, rows=sorted(study.rows, key=attrgetter("number")))
     reported = [_read_reported(trial, study) for trial in study.rows]
     columns = _metric_columns(study, params, [*reported, *constants.values()])
     pairs = zip(study.rows, reported, strict=True)

@@ -12,6 +12,9 @@ _TINY = 1e-12  # fraction of the median below which a value is as good as zero
 _FEWEST = 5  # values, of which one can be far off
 _MOST_TICKS = 8
 
+Layout = dict[str, Any]
+"""Plotly's settings of a figure, an axis, a line or a marker."""
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -52,7 +55,7 @@ class Scale:
         return f"{zeros} {far}".strip()
 
     @property
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Layout:
         """Return the scale for the page's script, which draws metrics that the reader chooses."""
         return {
             "low": self.low,
@@ -63,7 +66,7 @@ class Scale:
         }
 
     @property
-    def ticks(self) -> dict[str, Any]:
+    def ticks(self) -> Layout:
         """Return plotly's settings of the ticks of an axis."""
         if not self.log:
             return {}

@@ -80,10 +80,6 @@ class _MetricsFile:
         self.clear()
         self.reader.offset = 0
 
-    def thinned(self, most: int) -> Curves:
-        """Return the curves with at most so many points."""
-        return {name: _thin(curve, most) for name, curve in self.curves.items()}
-
 
 def _append(curve: Curve, x: float, y: float) -> None:
     curve[0].append(x)
@@ -125,8 +121,8 @@ class _Files:
         for file in both:
             if is_inside(trial.folder / file.reader.name, study):
                 file.read(objective, costs.pauses(trial))
-        self.curves = self.metrics.thinned(_POINTS)
-        self.usage = self.system.thinned(_SAMPLES)
+        self.curves = {name: _thin(c, _POINTS) for name, c in self.metrics.curves.items()}
+        self.usage = {name: _thin(c, _SAMPLES) for name, c in self.system.curves.items()}
         self.seconds = _thin(self.metrics.seconds, _POINTS)
         if trial.state.is_over:
             for file in both:
@@ -155,14 +151,11 @@ class TrialFiles:
 
     def filled(self, study: StudySnapshot) -> StudySnapshot:
         """Return the study with the newest metrics of trials that another driver runs."""
-        last = {trial.number: self._last(trial.number) for trial in study.rows if not trial.metrics}
-        if not any(last.values()):
-            return study
-        rows = [
-            replace(trial, metrics=last[trial.number]) if last.get(trial.number) else trial
-            for trial in study.rows
-        ]
-        return replace(study, rows=rows)
+        rows = []
+        for trial in study.rows:
+            last = {} if trial.metrics else self._last(trial.number)
+            rows.append(replace(trial, metrics=last) if last else trial)
+        return replace(study, rows=rows) if rows != study.rows else study
 
     def curves(self) -> dict[int, Curves]:
         """Return the curves of each trial by its number."""
@@ -208,11 +201,11 @@ class TrialFiles:
         trials = {}
         for trial in rows:
             files = self._files.get(trial.number) or _files_of(trial)
-            data = self._trial_as_data(trial, findings.study, every)
+            data = self._trial_as_data(trial, files, findings.study, every)
             data["log"] = "\n".join(files.log)[-log_size:] if self._shows_logs else ""
-            config = files.config if trial.number in configured else []
-            data["config"] = [lines.setdefault(line, len(lines)) for line in config]
+            data["config"] = []
             if trial.number in configured:
+                data["config"] = [lines.setdefault(line, len(lines)) for line in files.config]
                 data["curves"] |= files.usage
             trials[trial.number] = data
         return {"trials": trials, "lines": [*lines], "scales": self._scales(every)}
@@ -223,9 +216,8 @@ class TrialFiles:
         return math.ceil(sum(len(steps) for steps, _ in curves) / _NUMBERS)
 
     def _trial_as_data(
-        self, trial: TrialRecord, study: StudySnapshot, every: int
+        self, trial: TrialRecord, files: _Files, study: StudySnapshot, every: int
     ) -> dict[str, Any]:
-        files = self._files.get(trial.number) or _files_of(trial)
         shown = _few(trial.metrics, self._objective)
         return {
             "state": _state(trial),
@@ -278,7 +270,7 @@ class TrialFiles:
 def shown_of(findings: Findings) -> list[TrialRecord]:
     """Return the shown trials by number: all, or if there are more than 2000, the best and the
     newest."""
-    rows = sorted(findings.study.rows, key=lambda trial: trial.number)
+    rows = [*findings.study.rows]
     if len(rows) <= 2 * _SHOWN:
         return rows
     best = {trial.number for trial in findings.top[:_SHOWN]}
@@ -321,12 +313,8 @@ def _facts(trial: TrialRecord, study: StudySnapshot) -> dict[str, str]:
 
 def _few(metrics: Mapping[str, float], first: Sequence[str]) -> list[str]:
     """Return the names of the metrics that the page shows."""
-    names = (
-        [*metrics]
-        if len(metrics) <= _NAMES
-        else [*dict.fromkeys([n for n in first if n in metrics] + [*metrics])]
-    )
-    return names[:_NAMES]
+    firsts = [name for name in first if name in metrics and len(metrics) > _NAMES]
+    return [*dict.fromkeys([*firsts, *metrics])][:_NAMES]
 
 
 def _every(curve: Curve, count: int) -> Curve:
@@ -349,16 +337,15 @@ def _read_log(trial: TrialRecord, study: Path) -> list[str]:
 
 def _read_config(folder: Path, study: Path) -> list[str]:
     """Return the lines of the configuration that Hydra wrote, with interpolations."""
-    if not is_inside(folder / ".hydra" / "config.yaml", study):
+    file = folder / ".hydra" / "config.yaml"
+    if not is_inside(file, study):
         return []
     try:
-        with open_regular(folder / ".hydra" / "config.yaml") as file:
-            return [
-                _masked(line, _LINE)
-                for line in file.read(_CONFIG).decode(errors="replace").splitlines()
-            ]
+        with open_regular(file) as stream:
+            lines = stream.read(_CONFIG).decode(errors="replace").splitlines()
     except OSError:
         return []
+    return [_masked(line, _LINE) for line in lines]
 
 
 def _wrapped(words: str, most: int = 56) -> str:

@@ -873,15 +873,15 @@ def test_notes_of_trials_are_printed_once(tmp_path: Path) -> None:
     summary = study(tmp_path, {"lr": 0.1}, {"lr": 0.2})
     for row in summary.rows:
         summary = with_trials(summary, replace(row, metrics={**row.metrics, "weight": 2.0 + row.number}))
-        TrialFolder(row.folder).add_note("closed form", {"weight": 1.96154, "r2": 0.5})
+        TrialFolder(row.folder).add_note("closed form", {"weight": 1.96154, "r2": 0.5, "state": 7.0})
         TrialFolder(row.folder).add_note("classes", [f"c{i}" for i in range(30)])
     TrialFolder(summary.rows[1].folder).add_note("data", "<the test set> was looked at")
     lines = lines_of(summary)
     assert "**classes**: " + ", ".join(f"c{i}" for i in range(20)) + ", and 10 more" in lines
     assert "**data (trial 1)**: <the test set> was looked at" in lines
-    assert "| trial | lr | acc | weight | r2 | state |" in lines
-    assert "| 1 | 0.2 | 0.1 | 3 |  | completed |" in lines
-    assert "| closed form |  |  | 1.96154 | 0.5 |  |" in lines
+    assert "| trial | lr | acc | weight | r2 | metric.state | state |" in lines
+    assert "| 1 | 0.2 | 0.1 | 3 |  |  | completed |" in lines
+    assert "| closed form |  |  | 1.96154 | 0.5 | 7 |  |" in lines
     page = report.write(summary).read_text()
     assert "&lt;the test set&gt; was looked at" in page
     assert "1.96154" in page

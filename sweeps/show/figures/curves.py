@@ -10,11 +10,11 @@ from sweeps.base.errors import UserError
 from sweeps.base.secrets import without_password
 from sweeps.base.wording import short, text
 from sweeps.hydra.near import advise_names
-from sweeps.record.study import StudySnapshot, TrialRecord, parameters
+from sweeps.record.study import StudySnapshot, TrialRecord, Trials, parameters
 from sweeps.show.figures import drawing
 from sweeps.show.figures.drawing import Figure, Figures, Trace
 from sweeps.show.figures.figure_data import FigureData
-from sweeps.show.scales import Scale, scale_of
+from sweeps.show.scales import Layout, Scale, scale_of
 from sweeps.show.trials import Curve, Curves
 
 CURVES = "Learning curves"
@@ -144,9 +144,7 @@ def _metrics_of(source: FigureData, trial: TrialRecord, metrics: Sequence[str]) 
     return [metric for metric in metrics if metric in source.curves.get(trial.number, {})]
 
 
-def _values(
-    source: FigureData, trials: Sequence[TrialRecord], metrics: Sequence[str]
-) -> list[float]:
+def _values(source: FigureData, trials: Trials, metrics: Sequence[str]) -> list[float]:
     """Return all values of the metrics, in any order."""
     values: list[float] = []
     for trial in trials:
@@ -156,7 +154,7 @@ def _values(
     return values
 
 
-def _limits(scale: Scale, values: Sequence[float]) -> dict[str, Any]:
+def _limits(scale: Scale, values: Sequence[float]) -> Layout:
     """Return the range of the y axis for all values, so that the figures of a facet can be
     compared."""
     places = [scale.place(value) for value in values]
@@ -183,10 +181,10 @@ class _Panel:
     facet: str
     limits: Mapping[str, Any]  # range of the y axis; empty for the range of the lines
 
-    def draw(self, among: Sequence[TrialRecord], most: int) -> Figure | None:
+    def draw(self, among: Trials, most: int) -> Figure | None:
         """Return the figure; None if no curve has two points."""
         trials, note = self.source.select(most, among)
-        own_lines: dict[int, dict[str, Any]] = {}
+        own_lines: dict[int, Layout] = {}
         if len(trials) <= _MOST_IN_LEGEND:
             own_lines = {trial.number: drawing.series_line(i) for i, trial in enumerate(trials)}
         lines, ends = self._traces(trials, own_lines)
@@ -197,7 +195,7 @@ class _Panel:
         return drawing.make_figure([*lines, *ends], 380 + 20 * len(own_lines), note, **layout)
 
     def _traces(
-        self, trials: Sequence[TrialRecord], own_lines: Mapping[int, dict[str, Any]]
+        self, trials: Trials, own_lines: Mapping[int, Layout]
     ) -> tuple[list[Trace], list[Trace]]:
         """Return the line of each trial and metric, and the marks at their ends."""
         lines: list[Trace] = []
@@ -211,10 +209,10 @@ class _Panel:
                 ends.append(self._ends(kind, group, curves, own_lines))
         return lines, ends
 
-    def _by_kind(self, trials: Sequence[TrialRecord]) -> dict[str, Sequence[TrialRecord]]:
+    def _by_kind(self, trials: Trials) -> dict[str, Trials]:
         """Return the trials by their kind, the best completed one last, so that it is drawn over
         the others."""
-        groups: dict[str, Sequence[TrialRecord]] = {**self.source.group_by_kind(trials)}
+        groups: dict[str, Trials] = {**self.source.group_by_kind(trials)}
         if "completed" in groups:
             groups["completed"] = sorted(groups["completed"], key=self.source.rank, reverse=True)
         return groups
@@ -226,9 +224,8 @@ class _Panel:
         if self.by == STEP:
             return steps, places
         of_trial = self.source.curves[trial.number]
-        axis = (
-            self.source.seconds.get(trial.number) if self.by == SECONDS else of_trial.get(self.by)
-        )
+        seconds = self.source.seconds.get(trial.number)
+        axis = seconds if self.by == SECONDS else of_trial.get(self.by)
         points = []
         for step, place in zip(steps, places, strict=True):
             x = interpolate(axis, step) if axis else None
@@ -237,12 +234,7 @@ class _Panel:
         return [x for x, _ in points], [place for _, place in points]
 
     def _line(
-        self,
-        trial: TrialRecord,
-        kind: str,
-        curve: Curve,
-        own_lines: Mapping[int, dict[str, Any]],
-        i: int,
+        self, trial: TrialRecord, kind: str, curve: Curve, own_lines: Mapping[int, Layout], i: int
     ) -> Trace:
         """Return the line of the trial's i-th metric."""
         line = own_lines.get(trial.number) or drawing.line_style(self.source, kind, trial)
@@ -258,23 +250,17 @@ class _Panel:
         return trace
 
     def _ends(
-        self,
-        kind: str,
-        trials: Sequence[TrialRecord],
-        curves: Sequence[Curve],
-        own_lines: Mapping[int, dict[str, Any]],
+        self, kind: str, trials: Trials, curves: Sequence[Curve], own_lines: Mapping[int, Layout]
     ) -> Trace:
         """Return a mark at the last point of each curve."""
-        points = [_last_point(*curve) for curve in curves]
-        x = [point[0] for point in points]
-        y = [point[1] for point in points]
+        x, y = zip(*(_last_point(*curve) for curve in curves), strict=True)
         marks = drawing.make_marks(self.source, kind, x, y, trials) | {"showlegend": False}
         if own_lines:
             colors = [own_lines[trial.number]["color"] for trial in trials]
             marks["marker"] |= {"color": colors, "coloraxis": None}
         return marks
 
-    def _layout(self, lines: Sequence[Trace], note: str, has_legend: bool) -> dict[str, Any]:
+    def _layout(self, lines: Sequence[Trace], note: str, has_legend: bool) -> Layout:
         ends = [x for line in lines for x in line["x"][:1] + line["x"][-1:]]
         xaxis = drawing.count_axis(STEP, ends) if self.by == STEP else {"title": {"text": self.by}}
         yaxis = {"title": {"text": self._title()}, **self.scale.ticks, **self.limits}
@@ -306,9 +292,9 @@ def interpolate(curve: Curve, step: float) -> float | None:
     if after is None:
         return None
     value = values[after]
-    if steps[after] == step or after == 0:
-        return value if steps[after] == step else None
-    before = values[after - 1]
+    if steps[after] == step:
+        return value
+    before = values[after - 1] if after else None
     if value is None or before is None:
         return None
     share = (step - steps[after - 1]) / (steps[after] - steps[after - 1])
@@ -319,7 +305,7 @@ def _last_point(
     steps: Sequence[float], values: Sequence[float | None]
 ) -> tuple[float | None, float | None]:
     """Return the last point with a value, or the last step without one."""
-    points = [point for point in zip(steps, values, strict=True) if point[1] is not None]
-    if points:
-        return points[-1]
+    for step, value in zip(reversed(steps), reversed(values), strict=True):
+        if value is not None:
+            return step, value
     return (steps[-1] if steps else None), None

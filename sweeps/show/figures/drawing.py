@@ -12,23 +12,23 @@ from functools import partial
 from typing import Any
 
 from sweeps.base.wording import short
-from sweeps.record.study import TrialRecord
+from sweeps.record.study import TrialRecord, Trials
 from sweeps.show.figures import axes
 from sweeps.show.figures.axes import Axis
 from sweeps.show.figures.figure_data import FigureData
 from sweeps.show.page import theme
-from sweeps.show.scales import Scale
+from sweeps.show.scales import Layout, Scale
 from sweeps.trial.job import Value
 
-Figure = dict[str, Any]
-Trace = dict[str, Any]
+Figure = Layout
+Trace = Layout
 Figures = dict[str, Figure]
 
 MOST_LINES = 300
 MOST_POINTS = 1500
 _HOVER = "%{text}<extra></extra>"  # page.js fills in the text
 _STRIP = 0.1  # height of the strip of trials without a value, as a fraction of the figure
-MARKS: dict[str, dict[str, Any]] = {
+MARKS: dict[str, Layout] = {
     "completed": {"symbol": "circle", "size": 8},
     "pruned": {"symbol": "triangle-down", "size": 8, "color": "--pruned", "opacity": 0.75},
     "failed": {"symbol": "x", "size": 8, "color": "--failed"},
@@ -41,7 +41,7 @@ LINES = {
     "running": {"color": "--link", "width": 1.5, "dash": "dash"},
     "queued": {"color": "--pruned", "width": 1, "dash": "dot"},
 }
-_LOG: dict[str, Any] = {"type": "log", "exponentformat": "power"}
+_LOG: Layout = {"type": "log", "exponentformat": "power"}
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
 
@@ -53,7 +53,7 @@ def make_figure(
 ) -> Figure:
     """Return a figure in the common style; the page shows `note` below the figure."""
     axis = {"gridcolor": "--line", "zeroline": False, "linecolor": "--line", "automargin": True}
-    base: dict[str, Any] = {
+    base: Layout = {
         "height": height,
         "margin": {"l": 56, "r": 16, "t": 32, "b": 44},  # the top has room for plotly's buttons
         "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": "--muted", "activecolor": "--ink"},
@@ -99,13 +99,13 @@ def heat_map(x: Sequence[str], y: Sequence[str], **more: Any) -> Trace:
     return cells
 
 
-def series_line(number: int) -> dict[str, Any]:
+def series_line(number: int) -> Layout:
     """Return the line of a series by its number: colours first, then dashes."""
     dash = _DASHES[number // theme.SERIES % len(_DASHES)]
     return {"color": f"--series-{number % theme.SERIES}", "width": 2, "dash": dash}
 
 
-def line_style(source: FigureData, kind: str, trial: TrialRecord) -> dict[str, Any]:
+def line_style(source: FigureData, kind: str, trial: TrialRecord) -> Layout:
     """Return the line of a trial: by its kind, or for a completed or running trial by its value."""
     if kind in LINES:
         return LINES[kind]
@@ -114,7 +114,7 @@ def line_style(source: FigureData, kind: str, trial: TrialRecord) -> dict[str, A
 
 
 def mark_all(
-    source: FigureData, trials: Sequence[TrialRecord], x: Mapping[int, Any], **marker: Any
+    source: FigureData, trials: Trials, x: Mapping[int, Any], **marker: Any
 ) -> list[Trace]:
     """Return the marks of trials at their first objective, over `x` by number; trials without a
     value are in the strip below."""
@@ -131,7 +131,7 @@ def mark_all(
 
 
 def make_marks(
-    source: FigureData, kind: str, x: Sequence[Any], y: Sequence[Any], trials: Sequence[TrialRecord]
+    source: FigureData, kind: str, x: Sequence[Any], y: Sequence[Any], trials: Trials
 ) -> Trace:
     """Return points of trials of one kind; completed trials have the colour of their objective."""
     marker = dict(MARKS[kind])
@@ -148,7 +148,7 @@ def make_marks(
     )
 
 
-def value_axes(source: FigureData, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+def value_axes(source: FigureData, trials: Trials) -> Layout:
     """Return the axis of the first objective, its colours, and the strip below if a trial has no
     value."""
     yaxis = {"title": {"text": short(source.study.objective[0], 40)}, **source.scale.ticks}
@@ -168,7 +168,7 @@ def value_axes(source: FigureData, trials: Sequence[TrialRecord]) -> dict[str, A
     return {"yaxis": yaxis, "yaxis2": strip, **source.color_layout()}
 
 
-def count_axis(title: str, numbers: Sequence[float]) -> dict[str, Any]:
+def count_axis(title: str, numbers: Sequence[float]) -> Layout:
     """Return an axis without fractions."""
     return {"title": {"text": title}, **({"dtick": 1} if max(numbers) - min(numbers) <= 8 else {})}
 
@@ -178,7 +178,7 @@ def axis_value(axis: Axis, value: Value, has_cells: bool = False) -> Any:
     return escape(axis.label(value)) if has_cells or value is None or axis.categories else value
 
 
-def parameter_axis(axis: Axis) -> dict[str, Any]:
+def parameter_axis(axis: Axis) -> Layout:
     """Return the axis of a parameter's values."""
     title = {"title": {"text": axis_title(axis)}}
     if axis.categories:
@@ -199,13 +199,13 @@ def axis_title(axis: Axis, most: int = 40) -> str:
     return escape(short(axis.name.lstrip("+"), most)) + (" (log)" if axis.log else "")
 
 
-def cell_axis(axis: Axis) -> dict[str, Any]:
+def cell_axis(axis: Axis) -> Layout:
     """Return the axis of a grid, with a cell for each of a parameter's values."""
     title = {"title": {"text": escape(short(axis.name.lstrip("+"), 40))}}
     return {**title, "type": "category", "showgrid": False, **_shorten([*map(escape, axis.labels)])}
 
 
-def _shorten(labels: Sequence[str]) -> dict[str, Any]:
+def _shorten(labels: Sequence[str]) -> Layout:
     """Return short tick labels if the labels would leave no room for the figure."""
     if max(map(len, labels), default=0) <= 40:
         return {}

@@ -41,8 +41,7 @@ class FigureData:
         self.usage = usage or {}
         self.seconds = seconds or {}
         self.maximize = self.study.directions[0] == "maximize"
-        started = (trial for trial in self.study.rows if trial.state is not State.QUEUED)
-        self.trials = sorted(started, key=lambda trial: trial.number)
+        self.trials = [trial for trial in self.study.rows if trial.state is not State.QUEUED]
         self.axes = axes.find_axes(self.trials, self.study.space, without=self.study.seed_key)
         self.values = {trial.number: value_of(trial, self.study) for trial in self.trials}
         completed = (trial for trial in self.trials if trial.state is State.COMPLETED)

@@ -4,16 +4,15 @@ hypervolume."""
 import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
-from typing import Any
 
 from sweeps.analysis.pareto_front import reference
 from sweeps.base.wording import short
-from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.record.study import StudySnapshot, TrialRecord, Trials
 from sweeps.show.figures import drawing
 from sweeps.show.figures.axes import Axis
 from sweeps.show.figures.drawing import Figure, Trace
 from sweeps.show.figures.figure_data import FigureData, kind_of, value_of
-from sweeps.show.scales import Scale, scale_of
+from sweeps.show.scales import Layout, Scale, scale_of
 from sweeps.trial.job import Point
 
 _FEWEST = 6  # trials needed for contours
@@ -45,7 +44,7 @@ def heat_map(source: FigureData) -> Figure | None:
     return _over_pair(source, data, pair, drawing.parameter_axis)
 
 
-def _completed(source: FigureData, trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+def _completed(source: FigureData, trials: Trials) -> list[TrialRecord]:
     """Return which of the trials have a final value, the best one last."""
     numbers = {trial.number for trial in trials}
     ranked = [trial for trial in source.findings.top if trial.number in numbers]
@@ -56,7 +55,7 @@ def _over_pair(
     source: FigureData,
     data: Sequence[Trace],
     pair: Sequence[Axis],
-    make_axis: Callable[[Axis], dict[str, Any]],
+    make_axis: Callable[[Axis], Layout],
 ) -> Figure:
     xaxis, yaxis = map(make_axis, pair)
     return drawing.make_figure(data, 420, xaxis=xaxis, yaxis=yaxis, **source.color_layout(bar=True))
@@ -69,7 +68,7 @@ def _with_both(source: FigureData, pair: Sequence[Axis]) -> list[TrialRecord]:
 
 
 def _marks(
-    source: FigureData, trials: Sequence[TrialRecord], pair: Sequence[Axis], has_cells: bool = False
+    source: FigureData, trials: Trials, pair: Sequence[Axis], has_cells: bool = False
 ) -> list[Trace]:
     data = []
     for kind, group in source.group_by_kind(trials).items():
@@ -97,7 +96,7 @@ def _pair(source: FigureData) -> list[Axis]:
     return pair
 
 
-def _cells(source: FigureData, done: Sequence[TrialRecord], across: Axis, up: Axis) -> Trace:
+def _cells(source: FigureData, done: Trials, across: Axis, up: Axis) -> Trace:
     """Return a cell for each combination."""
     values = _cell_values(source, done, across, up)
     grid = [[values.get((a, b), (None, None)) for a in across.labels] for b in up.labels]
@@ -115,7 +114,7 @@ def _cells(source: FigureData, done: Sequence[TrialRecord], across: Axis, up: Ax
 
 
 def _cell_values(
-    source: FigureData, done: Sequence[TrialRecord], across: Axis, up: Axis
+    source: FigureData, done: Trials, across: Axis, up: Axis
 ) -> dict[tuple[str, str], tuple[float | None, int]]:
     """Return the value of the last (best) trial of each combination, or the mean over seeds, and
     the number of a trial."""
@@ -131,9 +130,7 @@ def _cell_values(
     return values
 
 
-def _contours(
-    source: FigureData, done: Sequence[TrialRecord], across: Axis, up: Axis
-) -> list[Trace]:
+def _contours(source: FigureData, done: Trials, across: Axis, up: Axis) -> list[Trace]:
     """Return contours of the objective; none for too few trials."""
     if len(done) < _FEWEST:
         return []
@@ -198,7 +195,7 @@ def front(source: FigureData) -> Figure | None:
 def _place_marks(
     source: FigureData,
     kind: str,
-    group: Sequence[TrialRecord],
+    group: Trials,
     pairs: Mapping[int, tuple[float, float]],
     scales: Sequence[Scale],
 ) -> Trace:
@@ -220,7 +217,7 @@ def _pairs(source: FigureData) -> dict[int, tuple[float, float]]:
     return pairs
 
 
-def _objective_axes(study: StudySnapshot, scales: Sequence[Scale]) -> dict[str, Any]:
+def _objective_axes(study: StudySnapshot, scales: Sequence[Scale]) -> Layout:
     """Return the layout of the axes of the first two objectives."""
     layout = {}
     for i, axis in enumerate(("xaxis", "yaxis")):
@@ -237,7 +234,7 @@ def _dominated(kind: str, trace: Trace) -> Trace:
     return trace | {"name": "dominated", "marker": marker}
 
 
-def _front_style() -> dict[str, Any]:
+def _front_style() -> Layout:
     edge = {"width": 1, "color": "--card"}
     return {
         "name": "Pareto front",

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweeps.base.wording import short
-from sweeps.record.study import TrialRecord
+from sweeps.record.study import TrialRecord, Trials
 from sweeps.show.figures.axes import Axis
 from sweeps.show.figures.drawing import (
     LINES,
@@ -19,7 +19,7 @@ from sweeps.show.figures.drawing import (
 )
 from sweeps.show.figures.figure_data import FigureData, value_of
 from sweeps.show.page import theme
-from sweeps.show.scales import scale_of
+from sweeps.show.scales import Layout, scale_of
 
 _HINT = "Drag along an axis to select trials, also along several; double-click to select all."
 Positions = Mapping[int, Sequence[float]]
@@ -56,7 +56,7 @@ def _value(source: FigureData, trial: TrialRecord, i: int) -> float | None:
     return value if i else source.clip(value)
 
 
-def _objective_axis(source: FigureData, trials: Sequence[TrialRecord], i: int) -> Axis | None:
+def _objective_axis(source: FigureData, trials: Trials, i: int) -> Axis | None:
     values = sorted(value for trial in trials if (value := _value(source, trial, i)) is not None)
     if not values:
         return None
@@ -75,7 +75,7 @@ def _objective_axis(source: FigureData, trials: Sequence[TrialRecord], i: int) -
     )
 
 
-def _lines(source: FigureData, trials: Sequence[TrialRecord], positions: Positions) -> list[Trace]:
+def _lines(source: FigureData, trials: Trials, positions: Positions) -> list[Trace]:
     data = []
     for kind, group in source.group_by_kind(trials).items():
         if kind != "completed":
@@ -92,9 +92,7 @@ def _lines(source: FigureData, trials: Sequence[TrialRecord], positions: Positio
     return data
 
 
-def _line_trace(
-    trials: Sequence[TrialRecord], positions: Positions, line: Any, opacity: float
-) -> Trace:
+def _line_trace(trials: Trials, positions: Positions, line: Any, opacity: float) -> Trace:
     """Return the lines of several trials as one trace, with gaps between them."""
     x: list[int | None] = []
     y: list[float | None] = []
@@ -106,7 +104,7 @@ def _line_trace(
     return scatter("lines", x, y, line=line, opacity=opacity, hoverinfo="skip", customdata=numbers)
 
 
-def _points(source: FigureData, trials: Sequence[TrialRecord], positions: Positions) -> list[Trace]:
+def _points(source: FigureData, trials: Trials, positions: Positions) -> list[Trace]:
     """Return a mark for each trial on each axis."""
     data = []
     for kind, group in source.group_by_kind(trials).items():
@@ -120,7 +118,7 @@ def _points(source: FigureData, trials: Sequence[TrialRecord], positions: Positi
     return data
 
 
-def _tick_labels(columns: Sequence[Axis]) -> list[dict[str, Any]]:
+def _tick_labels(columns: Sequence[Axis]) -> list[Layout]:
     """Return the labels beside the axes: of the first axis on its left, where no lines are."""
     style = {"showarrow": False, "bgcolor": "--card", "font": {"size": 10.5, "color": "--muted"}}
     labels = []
@@ -132,12 +130,12 @@ def _tick_labels(columns: Sequence[Axis]) -> list[dict[str, Any]]:
     return labels
 
 
-def _axis_line(i: int, axis: Axis) -> dict[str, Any]:
+def _axis_line(i: int, axis: Axis) -> Layout:
     ends = {"x0": i, "x1": i, "y0": -0.125 if axis.has_none else 0, "y1": 1}
     return {"type": "line", **ends, "layer": "below", "line": {"color": "--waits", "width": 1}}
 
 
-def _layout(columns: Sequence[Axis]) -> dict[str, Any]:
+def _layout(columns: Sequence[Axis]) -> Layout:
     """Return the layout: the names of the axes on top, and room below for missing values."""
     names = [axis_title(axis, 18) for axis in columns]
     count = len(columns)

@@ -28,12 +28,13 @@ from sweeps.show.figures.picture_axes import (
     set_axis,
 )
 from sweeps.show.findings import Findings, findings_of
+from sweeps.show.scales import Layout
 from sweeps.show.trials import TrialFiles
 
 FORMATS = ("pdf", "svg", "png")
 # by plotly's symbols
 _MARKERS = {"circle": "o", "triangle-down": "v", "x": "x", "square": "s", "diamond": "D"}
-_LINES: dict[str, Any] = {
+_LINES: Layout = {
     "solid": "-",
     "dash": "--",
     "dot": ":",
@@ -201,7 +202,7 @@ def _draw(axes: Any, figure: Figure, width_in: float) -> None:
     part_labels(axes, layout)
 
 
-def _start_at_zero(axes: Any, layout: dict[str, Any]) -> None:
+def _start_at_zero(axes: Any, layout: Layout) -> None:
     if layout["xaxis"].get("rangemode") == "tozero":
         axes.set_xlim(0, 1.05 * axes.get_xlim()[1])
     if layout["yaxis"].get("rangemode") == "tozero":
@@ -215,12 +216,10 @@ def _fill_between(axes: Any, first: Trace, second: Trace) -> None:
     axes.fill_between(second["x"], first["y"], second["y"], color=color, linewidth=0)
 
 
-def _add_scatter(axes: Any, trace: Trace, layout: dict[str, Any]) -> None:
+def _add_scatter(axes: Any, trace: Trace, layout: Layout) -> None:
     """Add the lines and points of a trace; points without a value are on the axis."""
-    x, y = (
-        [plain(value) if isinstance(value, str) else _bounded(value) for value in trace[name]]
-        for name in "xy"
-    )
+    x = [_drawable(value) for value in trace["x"]]
+    y = [_drawable(value) for value in trace["y"]]
     has_name = "name" in trace and trace.get("showlegend", True)
     label = plain(trace["name"]) if has_name else None
     has_line = "lines" in trace["mode"]
@@ -243,7 +242,7 @@ def _add_points(
     axes: Any,
     points: tuple[Sequence[Any], Sequence[Any]],
     trace: Trace,
-    layout: dict[str, Any],
+    layout: Layout,
     label: str | None,
 ) -> None:
     """Add the points of a trace, each with the mark of its symbol."""
@@ -262,7 +261,7 @@ def _add_points(
         axes.scatter(x, y, marker=_MARKERS[closed], label=label, **style)
 
 
-def _point_style(axes: Any, trace: Trace, layout: dict[str, Any]) -> dict[str, Any]:
+def _point_style(axes: Any, trace: Trace, layout: Layout) -> Layout:
     """Return matplotlib's arguments for the colours, the size and the place of points."""
     import matplotlib as mpl
 
@@ -275,18 +274,13 @@ def _point_style(axes: Any, trace: Trace, layout: dict[str, Any]) -> dict[str, A
     return style
 
 
-def _add_bars(axes: Any, trace: Trace, _: dict[str, Any]) -> None:
-    y = [plain(value) if isinstance(value, str) else value for value in trace["y"]]
-    axes.barh(
-        y,
-        trace["x"],
-        left=trace.get("base"),
-        color=trace["marker"]["color"],
-        label=trace.get("name"),
-    )
+def _add_bars(axes: Any, trace: Trace, _: Layout) -> None:
+    style = {"color": trace["marker"]["color"], "label": trace.get("name")}
+    y = [_drawable(value) for value in trace["y"]]
+    axes.barh(y, trace["x"], left=trace.get("base"), **style)
 
 
-def _add_cells(axes: Any, trace: Trace, layout: dict[str, Any]) -> None:
+def _add_cells(axes: Any, trace: Trace, layout: Layout) -> None:
     """Add the cells of a grid, with their values and a colour bar."""
     style = _colors_of([], layout.get("coloraxis", _ONE_COLOR))
     del style["c"]
@@ -333,13 +327,13 @@ def _shorten(words: str, digits: int) -> str:
     return _DECIMAL.sub(lambda match: f"{float(match[0]):.{digits}g}", words)
 
 
-def _add_contours(axes: Any, trace: Trace, layout: dict[str, Any]) -> None:
+def _add_contours(axes: Any, trace: Trace, layout: Layout) -> None:
     style = _colors_of([], layout["coloraxis"])
     levels = axes.contourf(trace["x"], trace["y"], trace["z"], 12, cmap=style["cmap"], alpha=0.6)
     _add_color_bar(axes, levels, layout)
 
 
-def _add_color_bar(axes: Any, colors: Any, layout: dict[str, Any]) -> None:
+def _add_color_bar(axes: Any, colors: Any, layout: Layout) -> None:
     """Add a colour bar with the title and the ticks of the page's."""
     bar = layout.get("coloraxis", {}).get("colorbar", {})
     drawn = axes.figure.colorbar(colors, label=plain(bar.get("title", {}).get("text", "")).strip())
@@ -357,12 +351,14 @@ _TRACES = {
 }
 
 
-def _bounded(value: float | None) -> float:
-    """Return a number that matplotlib can draw."""
+def _drawable(value: float | str | None) -> float | str:
+    """Return a label as text, or a number that matplotlib can draw."""
+    if isinstance(value, str):
+        return plain(value)
     return math.nan if value is None else max(-_LARGEST, min(_LARGEST, value))
 
 
-def _colors_of(color: Any, scale: dict[str, Any]) -> dict[str, Any]:
+def _colors_of(color: Any, scale: Layout) -> Layout:
     """Return matplotlib's arguments for a colour or a list of colours, or for values on the colour
     scale."""
     from matplotlib.colors import ListedColormap

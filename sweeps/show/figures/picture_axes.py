@@ -10,6 +10,7 @@ from typing import Any
 
 from sweeps.base.secrets import without_password
 from sweeps.base.wording import short
+from sweeps.show.scales import Layout
 
 BOTH_COLUMNS_IN = 7.0  # width of both columns of a paper, and the gap between them
 SMALLEST = 3.5  # points, of a font that can be read
@@ -20,7 +21,7 @@ _LEFT = 80  # points, of the labels beside an axis and of the lines in its legen
 _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
-def set_axis(axes: Any, name: str, axis: dict[str, Any]) -> None:
+def set_axis(axes: Any, name: str, axis: Layout) -> None:
     """Set the title, the scale, the range and the ticks of the axis `x` or `y`."""
     drawn = getattr(axes, f"{name}axis")
     if labels := [*map(plain, axis.get("categoryarray", []))]:
@@ -40,7 +41,7 @@ def set_axis(axes: Any, name: str, axis: dict[str, Any]) -> None:
         axes.spines[:].set_visible(False)
 
 
-def _set_scale(axes: Any, name: str, axis: dict[str, Any]) -> None:
+def _set_scale(axes: Any, name: str, axis: Layout) -> None:
     """Set whether an axis is logarithmic, and its range."""
     is_log = axis.get("type") == "log"
     limits = axis.get("range")
@@ -54,7 +55,7 @@ def _set_scale(axes: Any, name: str, axis: dict[str, Any]) -> None:
         drawn.set_minor_formatter(lambda *_: "")
 
 
-def _set_ticks(axes: Any, name: str, axis: dict[str, Any]) -> None:
+def _set_ticks(axes: Any, name: str, axis: Layout) -> None:
     """Set the places of the ticks of an axis, and their labels."""
     from matplotlib.ticker import LogLocator, MultipleLocator
 
@@ -81,7 +82,7 @@ def _label_on_top(axes: Any, names: Sequence[str]) -> None:
             label.set(ha="left", rotation_mode="anchor")
 
 
-def add_notes(axes: Any, layout: dict[str, Any]) -> None:
+def add_notes(axes: Any, layout: Layout) -> None:
     """Add the labels beside the axes of a figure, as large as the space between two axes allows."""
     notes = layout.get("annotations", [])
     longest = max((len(plain(note["text"])) for note in notes), default=1)
@@ -106,7 +107,7 @@ def add_notes(axes: Any, layout: dict[str, Any]) -> None:
         )
 
 
-def add_legend(axes: Any, layout: dict[str, Any], width_in: float) -> None:
+def add_legend(axes: Any, layout: Layout, width_in: float) -> None:
     """Add the names of the lines above the axes, and over them the figure's title."""
     from matplotlib import rcParams
 
@@ -140,7 +141,7 @@ def add_legend(axes: Any, layout: dict[str, Any], width_in: float) -> None:
     )
 
 
-def part_labels(axes: Any, layout: dict[str, Any]) -> None:
+def part_labels(axes: Any, layout: Layout) -> None:
     """Turn the labels below the x axis if they overlap, and omit those that overlap even so, on
     both axes."""
     if is_parallel(layout):
@@ -174,7 +175,7 @@ def _overlapping(labels: Sequence[Any], name: str) -> list[Any]:
     return overlapping
 
 
-def is_parallel(layout: dict[str, Any]) -> bool:
+def is_parallel(layout: Layout) -> bool:
     return bool(layout["xaxis"].get("side") == "top")
 
 

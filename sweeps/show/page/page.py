@@ -16,7 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sweeps.show.figures.drawing import Figure, Figures
+from sweeps.show.figures.drawing import Figures
+from sweeps.show.markup import fill
 from sweeps.show.page import theme
 
 _HERE = Path(__file__).parent
@@ -39,10 +40,15 @@ def render_page(
     title: str, sections: Sequence[Section], data: Mapping[str, Any] | None = None, top: str = ""
 ) -> str:
     """Return a whole page as HTML, with `data` for its script, and `top` beside its title."""
-    figures: dict[str, Any] = {}
-    body = "\n".join(_render_section(section, figures) for section in sections)
+    figures = [figure for section in sections for figure in section.figures.values()]
+    drawn = {
+        f"f{i}": {"data": figure["data"], "layout": figure["layout"]}
+        for i, figure in enumerate(figures)
+    }
+    next_key = iter(drawn).__next__
+    body = [fill("section", section, next_key) for section in sections]
     # Six digits make the page small. JSON has null in place of numbers that are not finite.
-    six_digits = json.loads(json.dumps(figures), parse_float=_round, parse_constant=lambda _: None)
+    six_digits = json.loads(json.dumps(drawn), parse_float=_round, parse_constant=lambda _: None)
     script_data = {"trials": {}, "lines": [], "scales": {}, **(data or {}), "figures": six_digits}
     script_data["themes"] = {"light": theme.colors(dark=False), "dark": theme.colors(dark=True)}
     packed = json.dumps(script_data, separators=(",", ":"), allow_nan=False)
@@ -50,7 +56,7 @@ def render_page(
         title=html.escape(title),
         style=f"{theme.render_style()}\n{(_HERE / 'page.css').read_text()}",
         top=top,
-        body=body,
+        body="\n".join(body),
         plotly=_plotly() if figures else "",
         data=packed.replace("<", "\\u003c"),  # because </script> would end the data
         script="\n".join((_HERE / name).read_text() for name in _SCRIPTS),
@@ -60,36 +66,6 @@ def render_page(
 @cache
 def _plotly() -> str:
     return base64.b64encode((_HERE / "plotly-cartesian.min.js.gz").read_bytes()).decode()
-
-
-def _render_section(section: Section, figures: dict[str, Any]) -> str:
-    """Return the section as HTML, and add its figures to `figures` by the ids of their elements."""
-    parts = []
-    for name, figure in section.figures.items():
-        key = f"f{len(figures)}"
-        figures[key] = {"data": figure["data"], "layout": figure["layout"]}
-        parts.append(_render_figure(figure, key, f"{section.title} {name}".strip()))
-    content = "".join(parts)
-    if len(parts) > 1:
-        content = f'<div class="several">{"".join(f"<div>{part}</div>" for part in parts)}</div>'
-    classes = " ".join(filter(None, ["wide" if section.wide else "", section.kind]))
-    heading = f"<h2>{html.escape(section.title)}</h2>"
-    return f'{section.before}<section class="{classes}">{heading}{content}{section.html}</section>'
-
-
-def _render_figure(figure: Figure, key: str, label: str) -> str:
-    """Return the element of a figure, with its note below."""
-    layout = figure["layout"]
-    style = f"height:{int(layout['height'])}px"
-    least = int(layout.get("meta", {}).get("least_width", 0))
-    if least:
-        style += f";min-width:{least}px"
-    box = (
-        f'<div class="figure" id="{key}" role="img" aria-label="{html.escape(label)}"'
-        f' style="{style}"></div>'
-    )
-    note = f'<p class="note">{html.escape(figure["note"])}</p>' if figure.get("note") else ""
-    return f'<div class="scrolls">{box}</div>{note}'
 
 
 def _round(number: str) -> float:

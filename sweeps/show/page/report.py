@@ -2,14 +2,14 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from sweeps.analysis.costs import COSTS, of_trial, real_time_s
 from sweeps.base.files import write_whole
 from sweeps.base.wording import duration, text
-from sweeps.record.study import MIN_FOR_IMPORTANCE, StudySnapshot, TrialRecord
+from sweeps.record.study import MIN_FOR_IMPORTANCE, StudySnapshot, TrialRecord, Trials
 from sweeps.show import configurations, notes, overview, tables
 from sweeps.show.figures import figures
 from sweeps.show.figures.classes import CLASSES, build_table
@@ -20,7 +20,7 @@ from sweeps.show.findings import Findings, findings_of
 from sweeps.show.page import page, scaling_page
 from sweeps.show.page.page import Section
 from sweeps.show.raw_table import render_csv
-from sweeps.show.tables import CSV, HTML, Column, Paragraph, Part, Table, parts_as_html
+from sweeps.show.tables import CSV, HTML, Paragraph, Part, Table, parts_as_html
 from sweeps.show.trials import TrialFiles
 from sweeps.trial.job import State
 
@@ -174,49 +174,58 @@ def _render_table(findings: Findings) -> str:
     return rendered + count.html if count.rest else rendered
 
 
-def _build_table(findings: Findings, trials: Sequence[TrialRecord]) -> Table:
+def _build_table(findings: Findings, trials: Trials) -> Table:
     """Return a row for each trial, and below them a row for each note that is numbers."""
     note_rows = notes.numbers(findings.notes)
-    names = [*dict.fromkeys(name for note in note_rows.values() for name in note)]
+    metrics = _metrics_beside(findings, trials)
+    for note in note_rows.values():
+        metrics |= dict.fromkeys(note)
+    facts = _fact_columns(trials)
+    titles = [f"metric.{name}" if name in facts else name for name in metrics]
     left = findings.table(trials)
-    right = tables.build(_columns(findings, trials, names), trials)
-    table = [cells + more for cells, more in zip(left, right, strict=True)]
+    right = tables.build(facts, trials)
+
+    table = [[*left[0], *titles, *right[0]]]
+    for trial, first, last in zip(trials, left[1:], right[1:], strict=True):
+        table.append([*first, *_metric_cells(trial.metrics, metrics), *last])
     for subject, note in note_rows.items():
-        values = {name: text(value) for name, value in note.items()}
         blank = [""] * (len(left[0]) - 1)
-        table.append([subject, *blank, *(values.get(title, "") for title in right[0])])
+        table.append([subject, *blank, *_metric_cells(note, metrics), *[""] * len(facts)])
     return table
 
 
-def _columns(
-    findings: Findings, trials: Sequence[TrialRecord], names: Sequence[str]
-) -> list[Column[TrialRecord]]:
-    """Return the columns right of params and objectives; `names` are metrics of the notes."""
-
-    def metric(name: str) -> Column[TrialRecord]:
-        return Column(name, lambda trial: text(trial.metrics.get(name, "")))
-
-    def seconds(trial: TrialRecord) -> str:
-        training_s = of_trial(trial).get("seconds/training")
-        return "" if training_s is None else f"{training_s:.1f}"
-
+def _metrics_beside(findings: Findings, trials: Trials) -> dict[str, None]:
+    """Return the usual metrics that trials reported beside the objectives."""
     others = [name for name in _USUAL if name not in findings.study.objective]
-    usual = [name for name in others if any(name in trial.metrics for trial in trials)]
-    columns = [metric(name) for name in (*usual, *names)]
-    columns += [
-        Column("state", lambda trial: trial.state.replace("_", " ")),
-        Column("training (s)", seconds),
-    ]
+    return {name: None for name in others if any(name in trial.metrics for trial in trials)}
+
+
+def _metric_cells(values: Mapping[str, float], metrics: Iterable[str]) -> list[str]:
+    return [text(values.get(name, "")) for name in metrics]
+
+
+def _fact_columns(trials: Trials) -> dict[str, Callable[[TrialRecord], str]]:
+    """Return the cells of the columns right of params and metrics, by title."""
+    columns: dict[str, Callable[[TrialRecord], str]] = {
+        "state": lambda trial: trial.state.replace("_", " "),
+        "training (s)": _training_s,
+    }
     if any(trial.gpu_use is not None for trial in trials):
-        columns.append(Column("GPU use (%)", _gpu_use))
-    return [*columns, Column("error", lambda trial: trial.error.strip().partition("\n")[0])]
+        columns["GPU use (%)"] = _gpu_use
+    columns["error"] = lambda trial: trial.error.strip().partition("\n")[0]
+    return columns
+
+
+def _training_s(trial: TrialRecord) -> str:
+    training_s = of_trial(trial).get("seconds/training")
+    return "" if training_s is None else f"{training_s:.1f}"
 
 
 def _gpu_use(trial: TrialRecord) -> str:
     return "" if trial.gpu_use is None else f"{trial.gpu_use:.0f}"
 
 
-def _count_shown(findings: Findings, trials: Sequence[TrialRecord]) -> Paragraph:
+def _count_shown(findings: Findings, trials: Trials) -> Paragraph:
     """Return how many of all trials are shown; an empty paragraph if all of them are."""
     total = len(findings.study.rows)
     shows_all = len(trials) == total

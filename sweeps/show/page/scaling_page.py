@@ -15,6 +15,7 @@ from sweeps.show.figures.prediction import (
 )
 from sweeps.show.page import page, theme
 from sweeps.show.page.page import Section
+from sweeps.show.scales import Layout
 from sweeps.show.scaling import Count, Scaling, Series
 from sweeps.show.tables import Paragraph, Part, Table, parts_as_html, without_empty_columns
 
@@ -68,34 +69,30 @@ def words(scaling: Scaling) -> list[Paragraph]:
     target."""
     paragraphs = []
     for series in scaling.series:
-        first = series.counts[0]
-        last = series.counts[-1]
-        times = f"{last.speed_up:.2f} times as fast as {scaling.label(first, with_unit=False)}"
-        sentences = (
-            [f"{scaling.label(last)}: {times}, {last.efficiency:.0%} of ideal."]
-            if first is not last
-            else []
-        )
-        sentences += _by_images(scaling, first, last)
-        if line := " ".join(sentences + _to_target(scaling, series)):
-            paragraphs.append(
-                Paragraph(f": {line}", series.name) if series.name else Paragraph(line)
-            )
+        line = " ".join([*_speed_up(scaling, series), *_to_target(scaling, series)])
+        if line:
+            rest = f": {line}" if series.name else line
+            paragraphs.append(Paragraph(rest, series.name))
     return paragraphs
 
 
-def _by_images(scaling: Scaling, first: Count, last: Count) -> list[str]:
-    """Return a sentence on the speed-up by images/s, if it is another one, because an epoch may
-    include validation."""
-    if not (first.images_s and last.images_s):
+def _speed_up(scaling: Scaling, series: Series) -> list[str]:
+    """Return sentences on the speed-up, the second by images/s if that is another one, because an
+    epoch may include validation."""
+    first = series.counts[0]
+    last = series.counts[-1]
+    if first is last:
         return []
-    speed_up = last.images_s / first.images_s
-    if abs(speed_up / last.speed_up - 1) <= _TOLERANCE:
-        return []
-    return [
-        f"This is by {scaling.time}, with any validation; by images/s of the training alone,"
-        f" {speed_up:.2f} times."
-    ]
+    times = f"{last.speed_up:.2f} times as fast as {scaling.label(first, with_unit=False)}"
+    sentences = [f"{scaling.label(last)}: {times}, {last.efficiency:.0%} of ideal."]
+    if first.images_s and last.images_s:
+        by_images = last.images_s / first.images_s
+        if abs(by_images / last.speed_up - 1) > _TOLERANCE:
+            sentences.append(
+                f"This is by {scaling.time}, with any validation; by images/s of the training"
+                f" alone, {by_images:.2f} times."
+            )
+    return sentences
 
 
 def contradictions(scaling: Scaling) -> list[str]:
@@ -157,25 +154,19 @@ def forecasts(scaling: Scaling) -> Table:
         ]
     ]
     for series, count in product(scaling.series, scaling.forecast_counts):
-        if epoch_time := predict_epoch_time(series, count):
-            stable = predict_time_to_stable(series, count)
-            cells = [
-                *_interval_cells(epoch_time),
-                f"{series.counts[0].epoch_s / epoch_time.value:.2f}",
-            ]
-            table.append(
-                [
-                    series.name,
-                    str(count),
-                    *cells,
-                    *(_interval_cells(stable) if stable else [""] * 3),
-                ]
-            )
+        epoch_time = predict_epoch_time(series, count)
+        if epoch_time:
+            speed_up = f"{series.counts[0].epoch_s / epoch_time.value:.2f}"
+            stable = _interval_cells(predict_time_to_stable(series, count))
+            cells = [series.name, str(count), *_interval_cells(epoch_time), speed_up, *stable]
+            table.append(cells)
     return without_empty_columns(table) if len(table) > 1 else []
 
 
-def _interval_cells(forecast: Forecast) -> list[str]:
-    return [_cell(value) for value in (forecast.value, forecast.low, forecast.high)]
+def _interval_cells(forecast: Forecast | None) -> list[str]:
+    if forecast is None:
+        return [""] * 3
+    return [_cell(forecast.value), _cell(forecast.low), _cell(forecast.high)]
 
 
 def doubts(scaling: Scaling) -> list[str]:
@@ -184,13 +175,12 @@ def doubts(scaling: Scaling) -> list[str]:
     for series in scaling.series:
         lists = [find_doubts(series, count) for count in scaling.forecast_counts]
         by_doubt.setdefault("; ".join(dict.fromkeys(chain(*lists))), []).append(series.name)
-    if len(by_doubt) == 1:
-        return [f"Unreliable forecast: {doubt}." for doubt in by_doubt if doubt]
-    return [
-        f"Unreliable forecast ({', '.join(names)}): {doubt}."
-        for doubt, names in by_doubt.items()
-        if doubt
-    ]
+    sentences = []
+    for doubt, names in by_doubt.items():
+        of_series = f" ({', '.join(names)})" if len(by_doubt) > 1 else ""
+        if doubt:
+            sentences.append(f"Unreliable forecast{of_series}: {doubt}.")
+    return sentences
 
 
 def figure(scaling: Scaling) -> Figure:
@@ -204,13 +194,7 @@ def figure(scaling: Scaling) -> Figure:
     ]
     for i, series in enumerate(scaling.series):
         data += _traces(scaling, series, i, ends)
-    ticks = sorted(counts | {*scaling.forecast_counts})
-    xaxis = {
-        "type": "log",
-        "tickvals": ticks,
-        "ticktext": [*map(str, ticks)],
-        "title": {"text": scaling.unit},
-    }
+    xaxis = _count_axis(scaling, counts.union(scaling.forecast_counts))
     yaxis = {"type": "log", "dtick": math.log10(2), "title": {"text": "speed-up"}}
     legend = {"y": -0.18, "yanchor": "top"}
     return make_figure(
@@ -235,33 +219,24 @@ def _by_count(
 ) -> Figure | None:
     data: list[Trace] = []
     for i, series in enumerate(scaling.series):
-        counts = [count for count in series.counts if value(count) is not None]
-        line = drawing.series_line(i)
-        hover = {"text": [scaling.label(count) for count in counts], "hovertemplate": _HOVER}
-        x = [count.count for count in counts]
-        y = [value(count) for count in counts]
-        data.append(
-            scatter(
-                "lines+markers",
-                x,
-                y,
-                name=series.name or title,
-                line=line,
-                marker={"size": 7},
-                **hover,
-            )
-        )
-    ticks = sorted({x for trace in data for x in trace["x"]})
+        points = {count: value(count) for count in series.counts}
+        shown = {count: y for count, y in points.items() if y is not None}
+        trace = scatter("lines+markers", [count.count for count in shown], shown.values())
+        trace |= {"name": series.name or title, "line": drawing.series_line(i)}
+        trace |= {"marker": {"size": 7}, "hovertemplate": _HOVER}
+        data.append(trace | {"text": [scaling.label(count) for count in shown]})
+    ticks = {x for trace in data for x in trace["x"]}
     if len(ticks) < 2:
         return None
-    xaxis = {
-        "type": "log",
-        "tickvals": ticks,
-        "ticktext": [*map(str, ticks)],
-        "title": {"text": scaling.unit},
-    }
     yaxis = {"title": {"text": title}, "rangemode": "tozero"}
-    return make_figure(data, 300, xaxis=xaxis, yaxis=yaxis)
+    return make_figure(data, 300, xaxis=_count_axis(scaling, ticks), yaxis=yaxis)
+
+
+def _count_axis(scaling: Scaling, counts: Iterable[int]) -> Layout:
+    ticks = sorted(counts)
+    labels = [str(tick) for tick in ticks]
+    title = {"text": scaling.unit}
+    return {"type": "log", "tickvals": ticks, "ticktext": labels, "title": title}
 
 
 # for 1, 2, up to 4, up to 8, and more nodes

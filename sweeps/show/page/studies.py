@@ -1,7 +1,7 @@
 """Several studies side by side: the best result of each, the settings in which they differ, and
 tests."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -16,7 +16,7 @@ from sweeps.record.study import StudySnapshot, TrialRecord, parameters
 from sweeps.record.study_file import sweeps_line
 from sweeps.record.trial_config import read_config, repeated_settings, settings
 from sweeps.show.findings import Findings
-from sweeps.show.tables import Table, without_empty_columns
+from sweeps.show.tables import Table, build, without_empty_columns
 
 MIN_SEEDS = 2  # of each best configuration, for a test
 
@@ -56,15 +56,13 @@ class ComparedStudy:
 
         If its files cannot be read, return the settings of the study's definition.
         """
-        params = self._example.params if self._example else {}
-        swept = {
-            name.lstrip("+"): "null" if value is None else str(value)
-            for name, value in params.items()
-        }
+        swept = {}
+        if self._example:
+            for name, value in self._example.params.items():
+                swept[name.lstrip("+")] = "null" if value is None else str(value)
         if best := self.findings.answer.best_configuration:
-            swept[best.key.lstrip("+")] = ",".join(
-                str(trial.params.get(best.key, "")) for trial in self.best_trials
-            )
+            seeds = [str(trial.params.get(best.key, "")) for trial in self.best_trials]
+            swept[best.key.lstrip("+")] = ",".join(seeds)
         config = self._written[0]
         return {**(self.study.fixed if config is None else settings(config)), **swept}
 
@@ -104,11 +102,11 @@ class ComparedStudy:
     def is_in_all_trials(self, setting: str) -> bool:
         """Return whether each trial has the setting: a param under a condition, or a race's seed,
         is in some trials."""
-        params_of_trials = (
-            [name.lstrip("+") for name in trial.params] for trial in self.study.rows if trial.params
-        )
-        return setting in self.settings and (
-            setting not in self.swept or all(setting in params for params in params_of_trials)
+        if setting not in self.settings:
+            return False
+        params = [trial.params for trial in self.study.rows if trial.params]
+        return setting not in self.swept or all(
+            setting in {name.lstrip("+") for name in each} for each in params
         )
 
     @cached_property
@@ -144,30 +142,27 @@ def compare(studies: Mapping[str, StudySnapshot]) -> list[ComparedStudy]:
 
 def check_objectives(studies: Mapping[str, StudySnapshot]) -> None:
     """Raise UserError if the studies have other objectives."""
-    first_label, first = next(iter(studies.items()))
-    for label, study in studies.items():
-        goals, first_goals = (
-            [
-                f"{name} ({direction})"
-                for name, direction in zip(each.objective, each.directions, strict=True)
-            ]
-            for each in (study, first)
-        )
-        if goals != first_goals:
+    first_label, *others = studies
+    goals = _describe_goals(studies[first_label])
+    for label in others:
+        other_goals = _describe_goals(studies[label])
+        if other_goals != goals:
             raise UserError(
-                f"study {label}: its objective is {', '.join(goals)}; the objective of"
-                f" {first_label} is {', '.join(first_goals)}.\nChoose studies of the same"
-                " objective, in the same direction"
+                f"study {label}: its objective is {other_goals}; the objective of {first_label} is"
+                f" {goals}.\nChoose studies of the same objective, in the same direction"
             )
+
+
+def _describe_goals(study: StudySnapshot) -> str:
+    pairs = zip(study.objective, study.directions, strict=True)
+    return ", ".join(f"{name} ({direction})" for name, direction in pairs)
 
 
 def build_table(studies: Sequence[ComparedStudy]) -> Table:
     """Return a row for each study: its best result with its interval, its trials and its costs."""
-    objective = ", ".join(studies[0].study.objective)
-    header = [name.format(objective=short(objective, 40)) for name in _COLUMNS]
-    return without_empty_columns(
-        [header, *([cell(study) for cell in _COLUMNS.values()] for study in studies)]
-    )
+    objective = short(", ".join(studies[0].study.objective), 40)
+    columns = {title.format(objective=objective): cell for title, cell in _COLUMNS.items()}
+    return without_empty_columns(build(columns, studies))
 
 
 def _interval(study: ComparedStudy) -> str:
@@ -220,25 +215,32 @@ def build_settings(studies: Sequence[ComparedStudy]) -> Table:
     A cell has the value of the best trial and, in brackets, the values that the study tried. A
     setting that repeats another row in all studies is omitted.
     """
-    names = dict.fromkeys(name for study in studies for name in study.swept)
-    names |= dict.fromkeys(name for study in studies for name in study.settings)
+    names: dict[str, None] = {}
+    for study in studies:
+        names |= dict.fromkeys(study.swept)
+    for study in studies:
+        names |= dict.fromkeys(study.settings)
+
     table: Table = [["setting", *(study.label for study in studies)]]
     for name in names:
-        values = [study.settings.get(name, "") for study in studies]
-        tried = [study.swept.get(name, "") for study in studies]
-        repeats = {study.repeated.get(name, "") for study in studies if name in study.settings}
-        if any(tried) or (
-            len({*values}) > 1 and not (len(repeats) == 1 and repeats <= names.keys())
-        ):
-            cells = zip(values, tried, strict=True)
-            table.append(
-                [name, *(short(value, LONGEST) + _in_brackets(words) for value, words in cells)]
-            )
+        is_swept = any(study.swept.get(name) for study in studies)
+        if is_swept or _differs(name, studies, names):
+            table.append([name, *(_setting_cell(name, study) for study in studies)])
     return table
 
 
-def _in_brackets(words: str) -> str:
-    return f" (of {short(words, LONGEST)})" if words else ""
+def _differs(name: str, studies: Sequence[ComparedStudy], names: Collection[str]) -> bool:
+    """Return whether the best trials differ in a setting, and it repeats no other row."""
+    values = {study.settings.get(name, "") for study in studies}
+    repeats = {study.repeated.get(name, "") for study in studies if name in study.settings}
+    is_repeated = len(repeats) == 1 and repeats.issubset(names)
+    return len(values) > 1 and not is_repeated
+
+
+def _setting_cell(name: str, study: ComparedStudy) -> str:
+    value = short(study.settings.get(name, ""), LONGEST)
+    tried = study.swept.get(name, "")
+    return f"{value} (of {short(tried, LONGEST)})" if tried else value
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """The page of several studies side by side: tables, figures with a line for each study, and
 tests."""
 
-import html
 from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
@@ -21,6 +20,7 @@ from sweeps.show.figures.drawing import (
     scatter,
     series_line,
 )
+from sweeps.show.markup import fill
 from sweeps.show.page import page
 from sweeps.show.page.page import Section
 from sweeps.show.page.studies import (
@@ -44,16 +44,11 @@ def render_page(studies: Sequence[ComparedStudy]) -> str:
         Section("Best results", html=parts_as_html([build_table(studies), *test_parts(studies)]))
     ]
     sections += [Section(name, figures) for name, figures in _figures(studies).items() if figures]
-    settings: list[Part] = [
-        build_settings(studies),
-        *(Paragraph(study.problem) for study in studies if study.problem),
-    ]
-    sections.append(Section("Settings that differ", html=parts_as_html(settings)))
-    lines = (html.escape(sweeps_line("best", study.study.folder)) for study in studies)
-    commands = "".join(f'<p><code class="line">{line}</code></p>' for line in lines)
-    sections.append(
-        Section("Reproduce", html=f'<p class="note">These lines print the commands:</p>{commands}')
-    )
+    problems = [Paragraph(study.problem) for study in studies if study.problem]
+    settings = parts_as_html([build_settings(studies), *problems])
+    lines = [sweeps_line("best", study.study.folder) for study in studies]
+    sections.append(Section("Settings that differ", html=settings))
+    sections.append(Section("Reproduce", html=fill("commands", lines)))
     return page.render_page(title, sections)
 
 

@@ -33,6 +33,7 @@ from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Request, State
 from sweeps.trial.nodes import find_bad_nodes
 
+_NO_LIMIT = "Without a timeout the cost has no limit. Set a timeout: hydra.launcher.timeout_min=30"
 _FEW = 6
 _MANY = 10
 _WIDE = 160  # characters in a line of a file or a pipe
@@ -290,9 +291,10 @@ def _build_table(rows: Sequence[Sequence[str]], width: int, first: JustifyMethod
 def _widths(columns: Sequence[Sequence[str]], width: int) -> list[int]:
     """Return the width of each column: of its longest word, or if there is room, of its longest
     cell below the header."""
-    widths = [
-        max(cell_len(word) for cell in column for word in cell.split(" ")) for column in columns
-    ]
+    widths = []
+    for column in columns:
+        words = " ".join(column).split(" ")
+        widths.append(max(map(cell_len, words)))
     left = width - sum(widths) - 2 * len(widths)
     for i, (_, *cells) in enumerate(columns):
         more = max(0, *map(cell_len, cells)) - widths[i]
@@ -305,11 +307,9 @@ def _widths(columns: Sequence[Sequence[str]], width: int) -> list[int]:
 def tally(study: StudySnapshot) -> str:
     """Return the number of all trials, and the number by state."""
     counts = count_states(study)
-    return (
-        f"{counted(sum(counts.values()), 'trial')}: {format_counts(counts)}"
-        if counts
-        else "no trials"
-    )
+    if not counts:
+        return "no trials"
+    return f"{counted(sum(counts.values()), 'trial')}: {format_counts(counts)}"
 
 
 def format_counts(counts: Mapping[str, int]) -> str:
@@ -359,17 +359,14 @@ def requests_table(requests: Sequence[Request]) -> Table:
 
 def cost(requests: Sequence[Request]) -> str:
     """Return the hours that all trials take together if each one runs into its timeout."""
-    hours = [
-        (request.gpus, request.timeout_min / 60)
-        for request in requests
-        if request.timeout_min is not None
-    ]
-    if len(hours) < len(requests):
-        return (
-            "Without a timeout the cost has no limit. Set a timeout: hydra.launcher.timeout_min=30"
-        )
-    trial_hours = sum(h for _, h in hours)
-    gpu_hours = sum(gpus * h for gpus, h in hours)
+    trial_hours = 0.0
+    gpu_hours = 0.0
+    for request in requests:
+        if request.timeout_min is None:
+            return _NO_LIMIT
+        hours = request.timeout_min / 60
+        trial_hours += hours
+        gpu_hours += request.gpus * hours
     return (
         f"At most {trial_hours:.4g} trial-hours and {gpu_hours:.4g} GPU-hours, if every trial runs"
         " into its timeout"
