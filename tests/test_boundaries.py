@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_lines import ROOT, SWEEP, run
+from tests.command_lines import ROOT, SWEEP, run, some
 
 _ABOVE = ("__init__", "__main__", "app")
 BELOW = ("base", "hydra")
@@ -280,7 +280,7 @@ def test_only_a_search_imports_optuna(drivers: tuple[Path, dict[str, set[str]]])
     assert "optuna" in loaded["search"]
 
 
-@pytest.mark.parametrize("words", [["list"], ["status", "grid"], ["status", "search"], ["best", "search"]])
+@some("words", [["list"], ["status", "grid"], ["status", "search"], ["best", "search"]], 4)
 def test_commands_reading_a_study_import_no_optuna(drivers: tuple[Path, dict[str, set[str]]], words: list[str]) -> None:
     assert "optuna" not in slow_imports(drivers[0], "sweeps", *words)
 

@@ -26,6 +26,7 @@ from tests.command_lines import (
     environment,
     processes,
     rows,
+    some,
     steps,
     sweeps,
     theirs,
@@ -179,7 +180,7 @@ def signalled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
         return dict(zip(names, pool.map(send, names), strict=True))
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@some("name", ["SIGINT", "SIGTERM", "SIGHUP"], 3)
 def test_signal_cancels_trials_and_prints_how_to_resume(signalled: dict[str, Done], name: str) -> None:
     done = signalled[name]
     assert done.code == 130, done.said

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from sweeps.trial import Diverged
+from tests.command_lines import some
 from tests.trainers.recorder import Recorder, compose, without_times
 from trainers.trainer import train
 
@@ -42,7 +43,7 @@ def test_a_regression_finds_the_line(tmp_path: Path) -> None:
 OPTIMIZERS = [path.stem for path in sorted((Path(__file__).parents[2] / "conf" / "optimizer").glob("*.yaml"))]
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@some("optimizer", OPTIMIZERS, 5)
 def test_every_optimizer_learns_at_its_default_rate(optimizer: str, tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     train(compose(f"optimizer={optimizer}", "epochs=3", "batch_size=16"), recorder)

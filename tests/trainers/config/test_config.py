@@ -6,6 +6,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from sweeps.base.errors import UserError
+from tests.command_lines import some
 from tests.trainers.config.composing import CONF, check, compose
 
 
@@ -27,7 +28,7 @@ def test_the_choices_are_the_documented_ones() -> None:
 GROUPS = ("optimizer", "model", "dataset", "tracking", "lr_schedule", "batch_schedule")
 
 
-@pytest.mark.parametrize(("group", "choice"), [(group, choice) for group in GROUPS for choice in choices(group)])
+@some(("group", "choice"), [(group, choice) for group in GROUPS for choice in choices(group)], 4)
 def test_every_choice_is_valid(group: str, choice: str, tmp_path: Path) -> None:
     needed = [f"dataset.path={write_npz(tmp_path)}"] if choice == "npz" else []
     if group == "model" and choice not in ("cnn", "linear", "mlp"):
@@ -37,7 +38,7 @@ def test_every_choice_is_valid(group: str, choice: str, tmp_path: Path) -> None:
     check(f"{group}={choice}", "batch_size=4", *needed)
 
 
-@pytest.mark.parametrize("loss", choices("loss"))
+@some("loss", choices("loss"), 4)
 def test_every_loss_fits_a_dataset(loss: str) -> None:
     check(f"dataset={'line' if loss in ('mse', 'mae', 'huber', 'log_cosh') else 'digits'}", f"loss={loss}")
 
@@ -289,7 +290,7 @@ BAD_VALUES = [
 ]
 
 
-@pytest.mark.parametrize(("overrides", "message"), BAD_VALUES)
+@some(("overrides", "message"), BAD_VALUES, 4)
 def test_a_bad_value_is_explained(overrides: str, message: str) -> None:
     with pytest.raises(ValueError) as error:
         check(*overrides.split())
