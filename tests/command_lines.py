@@ -149,6 +149,19 @@ def some(names: str | tuple[str, ...], cases: Iterable[Any], every: int, **setti
     return pytest.mark.parametrize(names, params, **settings)
 
 
+def read_answers(file: Path) -> dict[str, list[str]]:
+    """Return command lines with a mistake, each with the parts of its answer, in which ⏎ ends a line."""
+    answers, typed = dict[str, list[str]](), list[str]()
+    for line in file.read_text().splitlines():
+        if line.startswith("$ "):
+            typed.append(line.removeprefix("$ "))
+        elif not line.startswith("#"):
+            parts = line.strip().replace("⏎", "\n").split(" … ")
+            answers |= dict.fromkeys(typed, parts)
+            typed.clear()
+    return answers
+
+
 def theirs(*arguments: str, name: str = "s") -> list[str]:
     """Return the words of a study of a foreign app, without tracking."""
     return [THEIRS, "-m", *arguments, "hydra.sweeper.tracking=false", f"hydra.sweeper.study_name={name}"]

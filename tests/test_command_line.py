@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.command_lines import SWEEP, THEIRS, refuse, run, some, start_afresh
+from tests.command_lines import SWEEP, THEIRS, read_answers, refuse, run, some, start_afresh
 
 GRID = "-m seed=1,2"
 
@@ -94,20 +94,7 @@ def test_advice_can_be_typed(line: str, tmp_path: Path) -> None:
     assert "none was started" in done.out
 
 
-def mistakes() -> dict[str, list[str]]:
-    """Read the command lines with a mistake, each with the parts of its answer, at whose place ⏎ ends a line."""
-    answers, typed = dict[str, list[str]](), list[str]()
-    for line in Path(__file__).with_name("mistakes.txt").read_text().splitlines():
-        if line.startswith("$ "):
-            typed.append(line.removeprefix("$ "))
-        elif not line.startswith("#"):
-            parts = line.strip().replace("⏎", "\n").split(" … ")
-            answers |= dict.fromkeys(typed, parts)
-            typed.clear()
-    return answers
-
-
-MISTAKES = mistakes()
+MISTAKES = read_answers(Path(__file__).with_name("mistakes.txt"))
 IN_A_PROCESS = list(MISTAKES)[::7]
 """Some of all kinds; the others are answered in this one."""
 
