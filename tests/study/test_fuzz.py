@@ -139,7 +139,7 @@ def folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.parametrize("seed", [*range(60), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(60, 300))])
+@some("seed", range(300), 10)
 def test_scripted_trials(folder: Path, seed: int) -> None:
     chance = random.Random(seed)
     diary: list[tuple[int, int]] = []

@@ -36,9 +36,7 @@ def as_data(x: np.ndarray, y: np.ndarray, test: int | None = None, **settings: o
     return Data(x, y, rows, rows[:10], x, y, rows[:test], outputs=3, **settings)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "batch_size", [1250, 32, pytest.param(999, marks=pytest.mark.long), pytest.param(2500, marks=pytest.mark.long)]
-)
+@some("batch_size", [32, 1250, 999, 2500], 4)
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_an_epoch_equals_fit(arrays: tuple[np.ndarray, np.ndarray], batch_size: int, dropout: float) -> None:
     x, y = arrays

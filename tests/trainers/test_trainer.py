@@ -62,8 +62,8 @@ def test_the_seed_decides_every_bit(settings: tuple[str, ...], tmp_path: Path) -
     assert ends[0] != ends[2]
 
 
-@pytest.mark.parametrize("stop_after", [1, 3])
-@pytest.mark.parametrize("settings", [ADAM, pytest.param(MOMENTUM, marks=pytest.mark.long)])
+@some("stop_after", [3, 1], 2)
+@some("settings", [ADAM, MOMENTUM], 2)
 def test_stopped_training_resumes_to_the_same_bits(settings: tuple[str, ...], stop_after: int, tmp_path: Path) -> None:
     cfg = compose(*settings, "epochs=4")
     straight = Recorder(tmp_path / "straight")
