@@ -26,7 +26,6 @@ from tests.command_lines import (
     environment,
     processes,
     rows,
-    some,
     steps,
     sweeps,
     theirs,
@@ -180,7 +179,8 @@ def signalled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
         return dict(zip(names, pool.map(send, names), strict=True))
 
 
-@some("name", ["SIGINT", "SIGTERM", "SIGHUP"], 3)
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_signal_cancels_trials_and_prints_how_to_resume(signalled: dict[str, Done], name: str) -> None:
     done = signalled[name]
     assert done.code == 130, done.said

@@ -9,7 +9,7 @@ import pytest
 
 from sweeps.trial.job import State
 from tests import command_lines as lines
-from tests.command_lines import SWEEP, Done, end, refuse, run, run_all, some, steps, wait_until
+from tests.command_lines import SWEEP, Done, end, refuse, run, run_all, steps, wait_until
 
 TRAINERS = """
 import os, sys, time
@@ -75,7 +75,8 @@ def interrupted(
         return dict(zip(SIGNALS, pool.map(send, SIGNALS), strict=True))
 
 
-@some("name", SIGNALS, 3)
+@pytest.mark.long
+@pytest.mark.parametrize("name", SIGNALS)
 def test_signal_prints_one_line_and_cancels_the_mlflow_run(interrupted: dict[str, Done], name: str) -> None:
     from mlflow import MlflowClient
 
