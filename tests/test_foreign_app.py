@@ -410,7 +410,7 @@ def test_failures_above_the_maximum_rate_stop_the_study(tmp_path: Path, rate: st
     assert ("max_failure_rate" in out) == (code == 1)
 
 
-@pytest.mark.parametrize("launcher", ["basic", "joblib"])
+@some("launcher", ["basic", "joblib"], 2)
 def test_foreign_launcher_runs_a_grid(tmp_path: Path, launcher: str) -> None:
     code, out = run(tmp_path, "hydra/sweeper=grid", f"hydra/launcher={launcher}", "+x=1,2,3")
     assert code == 0, out

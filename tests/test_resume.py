@@ -197,6 +197,7 @@ def test_signal_cancels_trials_and_prints_how_to_resume(signalled: dict[str, Don
     assert not processes(done.folder)
 
 
+@pytest.mark.long
 def test_closed_terminal_cancels_trials_and_writes_the_report(tmp_path: Path) -> None:
     terminal, driver_terminal = pty.openpty()
     driver = subprocess.Popen(

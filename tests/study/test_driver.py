@@ -631,7 +631,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("words", "message"), REFUSED)
+@some(("words", "message"), REFUSED, 2)
 def test_a_study_that_was_refused_before_its_first_trial_leaves_no_folder(
     run: Run, clock: Clock, tmp_path: Path, words: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
