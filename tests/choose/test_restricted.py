@@ -12,7 +12,6 @@ from sweeps.space.space import SearchSpace, canonical
 from sweeps.trial.job import Point
 from tests.choose.asked import Asked, space
 from tests.choose.test_sampler import SAMPLERS, target
-from tests.command_lines import some
 
 PAIR = "p=zip(opt=[adam,sgd,lion],+lr=[0.001,0.1,0.0001])"
 Make = Callable[..., Asked]
@@ -30,7 +29,7 @@ def make(tmp_path: Path) -> Make:
     return make
 
 
-@some("sampler", SAMPLERS, 2)
+@pytest.mark.parametrize("sampler", SAMPLERS)
 def test_each_proposed_point_is_in_the_space(make: Make, sampler: str) -> None:
     restricted = space(PAIR, "x=interval(0,1)", "n=1,2,3").with_excluded(["opt=sgd and n=3", "x>0.5"])
     points = make(restricted, sampler, n_trials=24).run(loss)
