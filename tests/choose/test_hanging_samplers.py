@@ -51,7 +51,7 @@ OWN_SPACE = ["hydra.sweeper.custom_search_space=theirs.space"]
         (HANGING, "stop", "it was stopped by python -m sweeps stop"),
         (OWN_SPACE, signal.SIGINT, "it was interrupted (SIGINT)"),
     ],
-    2,
+    4,
 )
 def test_study_of_a_choice_that_hangs_is_stopped(
     tmp_path: Path, words: list[str], stop: signal.Signals | str, reason: str

@@ -252,7 +252,7 @@ UNSTORABLE = "it stored the system attribute 'seen', which JSON cannot hold: Obj
         ("Storing", f"{UNSTORABLE} set is not JSON serializable"),
         ("Remembering", f"{UNSTORABLE} ndarray is not JSON serializable"),
     ],
-    3,
+    6,
 )
 def test_study_of_a_faulty_sampler_is_resumed(tmp_path: Path, name: str, fault: str) -> None:
     (tmp_path / "theirs.py").write_text(SAMPLER)

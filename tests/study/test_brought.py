@@ -76,7 +76,7 @@ def test_a_choice_that_brings_another_launcher_is_refused(app: Path, words: list
         ("config", [*GRID, "+experiment=search,plain"], "search", "hydra/sweeper=optuna"),
         ("config", [*GRID, "+experiment=plain,params"], "params", "hydra.sweeper.params"),
     ],
-    3,
+    6,
 )
 def test_choice_that_the_typed_launcher_or_sweeper_replaces_is_named(
     app: Path, config: str, words: list[str], name: str, brought: str

@@ -205,7 +205,7 @@ def test_the_base_learns_only_in_its_phase(images: Path, weights: Path) -> None:
     assert phases.phases(compose("epochs=3"), plan(cfg, 20)) == [phases.Phase(1, 0, 3, 0.001, True)]
 
 
-@some("name", ["mobile.weights.h5", "no_top.h5", "whole.h5", "whole.keras"], 2)
+@some("name", ["mobile.weights.h5", "no_top.h5", "whole.h5", "whole.keras"], 4)
 def test_a_file_of_weights_is_loaded_exactly(name: str, mobile: keras.Model, weights: Path, tmp_path: Path) -> None:
     path = tmp_path / name
     if name == "mobile.weights.h5":

@@ -43,7 +43,7 @@ def test_a_regression_finds_the_line(tmp_path: Path) -> None:
 OPTIMIZERS = [path.stem for path in sorted((Path(__file__).parents[2] / "conf" / "optimizer").glob("*.yaml"))]
 
 
-@some("optimizer", OPTIMIZERS, 5)
+@some("optimizer", OPTIMIZERS, 7)
 def test_every_optimizer_learns_at_its_default_rate(optimizer: str, tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     train(compose(f"optimizer={optimizer}", "epochs=3", "batch_size=16"), recorder)
