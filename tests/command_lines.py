@@ -13,9 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import psutil
+import pytest
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 
@@ -137,6 +139,27 @@ def refuse(arguments: Iterable[str], folder: Path) -> Done:
             HydraConfig.instance().cfg = None
             log.handlers[:], log.level = handlers, level
     return Done(code, out.getvalue(), err.getvalue(), folder)
+
+
+def some(names: str | tuple[str, ...], cases: Iterable[Any], every: int, **settings: Any) -> pytest.MarkDecorator:
+    """Return a mark that parametrizes a test by a table; all but each `every`th case are long tests."""
+    is_one = isinstance(names, str) and "," not in names
+    values = [(case,) if is_one else case for case in cases]
+    params = [pytest.param(*value, marks=[pytest.mark.long] if i % every else []) for i, value in enumerate(values)]
+    return pytest.mark.parametrize(names, params, **settings)
+
+
+def read_answers(file: Path) -> dict[str, list[str]]:
+    """Return command lines with a mistake, each with the parts of its answer, in which ⏎ ends a line."""
+    answers, typed = dict[str, list[str]](), list[str]()
+    for line in file.read_text().splitlines():
+        if line.startswith("$ "):
+            typed.append(line.removeprefix("$ "))
+        elif not line.startswith("#"):
+            parts = line.strip().replace("⏎", "\n").split(" … ")
+            answers |= dict.fromkeys(typed, parts)
+            typed.clear()
+    return answers
 
 
 def theirs(*arguments: str, name: str = "s") -> list[str]:

@@ -19,7 +19,7 @@ from sweeps.commands import read
 from sweeps.record.writer import Record
 from sweeps.trial.job import Outcome, State
 from tests import command_lines as lines
-from tests.command_lines import GRID, Done, processes, rows, run_all, steps, sweeps, theirs, wait_until
+from tests.command_lines import GRID, Done, processes, rows, run_all, some, steps, sweeps, theirs, wait_until
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("words, message", WRONG, ids=[" ".join(words) for words, _ in WRONG])
+@some("words, message", WRONG, 4, ids=[" ".join(words) for words, _ in WRONG])
 def test_impossible_request_is_refused_in_two_lines(answer: Answer, words: list[str], message: str) -> None:
     code, output = answer(*words)
     assert code == 2
@@ -310,7 +310,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("file", ["study.json", "journal.jsonl"])
+@some("file", ["study.json", "journal.jsonl"], 4)
 @pytest.mark.parametrize("name", ["failed", "killed"])
 def test_damaged_study_hides_no_other_study(answer: Answer, tmp_path: Path, name: str, file: str, damage: str) -> None:
     damaged = tmp_path / "multirun" / name / file
@@ -329,7 +329,7 @@ def test_damaged_study_hides_no_other_study(answer: Answer, tmp_path: Path, name
         assert ("Repair it with: " in output) or ("type the command that started study" in output)
 
 
-@pytest.mark.parametrize(
+@some(
     "file",
     [
         "0/trial.json",
@@ -341,6 +341,7 @@ def test_damaged_study_hides_no_other_study(answer: Answer, tmp_path: Path, name
         "driver.lock",
         "multirun.yaml",
     ],
+    4,
 )
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_other_damaged_files_hide_no_trial(answer: Answer, tmp_path: Path, file: str, damage: str) -> None:
@@ -352,7 +353,7 @@ def test_other_damaged_files_hide_no_trial(answer: Answer, tmp_path: Path, file:
     assert "0 of 3 trials have ended" in answer("status", "killed")[1]
 
 
-@pytest.mark.parametrize(
+@some(
     "content",
     [
         *("5", "null", "[]", '"x"', "{}", "[" * 5000),
@@ -370,6 +371,7 @@ def test_other_damaged_files_hide_no_trial(answer: Answer, tmp_path: Path, file:
         '{"config": %s}' % ("[" * 300 + "]" * 300),
         '{"total": 1%s}' % ("0" * 400),
     ],
+    4,
 )
 def test_definition_of_other_types_hides_no_other_study(answer: Answer, tmp_path: Path, content: str) -> None:
     file = tmp_path / "multirun" / "failed" / "study.json"

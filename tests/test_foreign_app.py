@@ -13,7 +13,7 @@ import yaml
 from sweeps.record.study import TrialRecord
 from sweeps.trial.job import State
 from tests import command_lines as lines
-from tests.command_lines import APPS, GRID, SEARCH, THEIRS, Done, processes, refuse, rows, run_all, steps, theirs
+from tests.command_lines import APPS, GRID, SEARCH, THEIRS, Done, processes, refuse, rows, run_all, some, steps, theirs
 
 FAKES = Path(__file__).parent / "fakes"
 SILENT = str(APPS / "silent_app.py")
@@ -166,9 +166,10 @@ def test_missing_objective_stops_the_study(objectives: dict[str, Done], name: st
     assert all(row.state is State.FAILED and len(steps(row.folder)) <= 1 for row in started)
 
 
-@pytest.mark.parametrize(
+@some(
     ("objective", "direction"),
     [("test_auc", ""), ("logloss", "maximize"), ("[accuracy,seconds]", "[minimize,minimize]")],
+    3,
 )
 def test_direction_against_the_name_of_a_metric_is_typed_or_refused(
     tmp_path: Path, objective: str, direction: str
@@ -190,7 +191,7 @@ def test_direction_against_the_name_of_a_metric_is_typed_or_refused(
         assert "none was started" in done.out, done.said
 
 
-@pytest.mark.parametrize(
+@some(
     "arguments, expected",
     [
         (["+x=1,2", "+y=3,4"], [["+x=1", "+y=3"], ["+x=1", "+y=4"], ["+x=2", "+y=3"], ["+x=2", "+y=4"]]),
@@ -199,6 +200,7 @@ def test_direction_against_the_name_of_a_metric_is_typed_or_refused(
         (["+x=1,2,3", "hydra.sweeper.n_trials=2"], [["+x=1"], ["+x=2"]]),
         (["+x=1"], [["+x=1"]]),
     ],
+    3,
 )
 def test_grid_runs_every_point_once(tmp_path: Path, arguments: list[str], expected: Sequence[Any]) -> None:
     code, out = run(tmp_path, *GRID, *arguments, "hydra.sweeper.n_jobs=1")
@@ -287,7 +289,7 @@ def test_repeats_and_final_race_select_a_winner(tmp_path: Path) -> None:
     assert winner in status.out
 
 
-@pytest.mark.parametrize(
+@some(
     "arguments, message",
     [
         (SEEDS, "this app's configuration has no 'seed'"),
@@ -307,6 +309,7 @@ def test_repeats_and_final_race_select_a_winner(tmp_path: Path) -> None:
         ),
         (["hydra.sweeper.objective=[]", "hydra.sweeper.direction=[]"], "hydra.sweeper.direction=[]: the list is empty"),
     ],
+    3,
 )
 def test_conflicting_settings_are_refused(tmp_path: Path, arguments: list[str], message: str) -> None:
     done = refuse(theirs(*SEARCH, "+x=1,2,3,4", *arguments), tmp_path)
@@ -407,7 +410,7 @@ def test_failures_above_the_maximum_rate_stop_the_study(tmp_path: Path, rate: st
     assert ("max_failure_rate" in out) == (code == 1)
 
 
-@pytest.mark.parametrize("launcher", ["basic", "joblib"])
+@some("launcher", ["basic", "joblib"], 2)
 def test_foreign_launcher_runs_a_grid(tmp_path: Path, launcher: str) -> None:
     code, out = run(tmp_path, "hydra/sweeper=grid", f"hydra/launcher={launcher}", "+x=1,2,3")
     assert code == 0, out
@@ -497,7 +500,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("setting", REFUSED)
+@some("setting", REFUSED, 4)
 def test_invalid_settings_are_refused(tmp_path: Path, setting: str) -> None:
     line = [THEIRS, "-m", *GRID, "+x=1,2", "hydra.sweeper.tracking=false"]
     done = refuse([*line, setting], tmp_path)

@@ -16,7 +16,7 @@ from sweeps.hydra.settings import LocalLauncherConf, SlurmLauncherConf, SweeperC
 from sweeps.record import study_file
 from sweeps.record.trial_config import read_values
 from tests import command_lines as lines
-from tests.command_lines import APPS
+from tests.command_lines import APPS, some
 
 SAME_KEYS = """
 loss: {objective: score, direction: maximize}
@@ -31,7 +31,7 @@ GRID, DEFAULT = "optuna.samplers.GridSampler", "sweeps.choose.sampler.build.Defa
 
 @pytest.mark.parametrize("sweeper, n_trials, sampler", [("grid", None, GRID), ("optuna", 20, DEFAULT)])
 @pytest.mark.parametrize("launcher", ["local", "slurm"])
-@pytest.mark.parametrize(
+@some(
     "app_config, sweep, gpus, preload",
     [
         ("x: 1", (None, "minimize", True, None, None), 0, []),
@@ -40,6 +40,7 @@ GRID, DEFAULT = "optuna.samplers.GridSampler", "sweeps.choose.sampler.build.Defa
         ("loss: null\ntrainer: {lr: 1}", (None, "minimize", True, None, None), 0, []),
         (SAME_KEYS, ("score", "maximize", False, "sqlite:///x.db", "theirs"), 2, ["json"]),
     ],
+    4,
 )
 def test_sweepers_and_launchers_compose_in_any_app(
     app_config: str, sweep: tuple[Any, ...], gpus: int, preload: list[str],
@@ -127,9 +128,7 @@ TPE = "sampler: {_target_: optuna.samplers.TPESampler, seed: 1}"
 NO_EFFECT = "of another plugin, without effect here"
 
 
-@pytest.mark.parametrize(
-    ("sections", "words", "setting", "value", "note"),
-    [
+@some(("sections", "words", "setting", "value", "note"), [
         (f"{{sweeper: {{{OPTUNA}, n_trials: 3}}}}", "optuna local", "sweeper.n_trials", 3,
          f"hydra.sweeper._target_: {NO_EFFECT}"),
         (f"{{sweeper: {{{OPTUNA}, storage: null, study_name: null}}}}", "optuna local", "sweeper.storage", None,
@@ -176,8 +175,7 @@ NO_EFFECT = "of another plugin, without effect here"
         ("{sweeper: {sampler: null}}", "grid local", "sweeper.sampler", None, None),
         ("{}\nloss: ${nowhere}", "grid local", "sweeper.direction", "minimize", None),
         ("{}\ntrainer: ${oc.env:NO_SUCH_VARIABLE}", "grid slurm", "launcher.nodes", 1, None),
-    ],
-)  # fmt: skip
+    ], 4)  # fmt: skip
 def test_settings_of_other_plugins(
     sections: str, words: str, setting: str, value: object, note: str | None, tmp_path: Path
 ) -> None:
@@ -208,9 +206,7 @@ def test_launchers_of_plugins_that_are_not_installed(launcher: str, ours: str, k
     assert (OmegaConf.get_type(hydra.launcher), hydra.launcher.gpus_per_node) == (kind, 2)
 
 
-@pytest.mark.parametrize(
-    ("sections", "words", "message"),
-    [
+@some(("sections", "words", "message"), [
         ("{sweeper: {_target_: hydra_plugins.hydra_ax_sweeper.ax_sweeper.AxSweeper}}", "",
          "hydra.sweeper._target_=hydra_plugins.hydra_ax_sweeper.ax_sweeper.AxSweeper: no installed plugin has this"),
         ("{sweeper: {storage: {_target_: optuna.storages.JournalStorage}}}", "",
@@ -226,8 +222,7 @@ def test_launchers_of_plugins_that_are_not_installed(launcher: str, ours: str, k
         ("{launcher: {timeout: 2}}", "", "hydra.launcher.timeout is no .*Did you mean hydra.launcher.timeout_min?"),
         (f"{{launcher: {{_target_: {SUBMITIT}.SlurmLauncher}}}}", "hydra/launcher=basic",
          "SlurmLauncher: no installed plugin has this class.\nType hydra/launcher=local"),
-    ],
-)  # fmt: skip
+    ], 4)  # fmt: skip
 def test_plugins_without_a_meaning_here_are_refused(sections: str, words: str, message: str, tmp_path: Path) -> None:
     done = lines.refuse(_line(sections, words or "hydra/launcher=local", tmp_path), tmp_path)
     assert done.code == 2, done.said

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.trial.job import State
-from tests.command_lines import GRID, rows, run, steps
+from tests.command_lines import GRID, rows, run, some, steps
 
 OWN = """
 import json, os, signal
@@ -34,7 +34,7 @@ STUDY = [*GRID, "hydra.sweeper.study_name=s", "hydra.sweeper.tracking=false", "h
 
 
 @pytest.mark.parametrize("killed", ["trial", "study"])
-@pytest.mark.parametrize(("last", "attempts"), [(False, 2), (True, 1)])
+@some(("last", "attempts"), [(False, 2), (True, 1)], 2)
 def test_last_report_is_the_result(killed: str, last: bool, attempts: int, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     line = ["own.py", "-m", *STUDY, f"+killed={killed}", f"+last={last}", "+own_variable=false"]

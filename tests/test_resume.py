@@ -179,6 +179,7 @@ def signalled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
         return dict(zip(names, pool.map(send, names), strict=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_signal_cancels_trials_and_prints_how_to_resume(signalled: dict[str, Done], name: str) -> None:
     done = signalled[name]
@@ -196,6 +197,7 @@ def test_signal_cancels_trials_and_prints_how_to_resume(signalled: dict[str, Don
     assert not processes(done.folder)
 
 
+@pytest.mark.long
 def test_closed_terminal_cancels_trials_and_writes_the_report(tmp_path: Path) -> None:
     terminal, driver_terminal = pty.openpty()
     driver = subprocess.Popen(

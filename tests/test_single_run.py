@@ -75,6 +75,7 @@ def interrupted(
         return dict(zip(SIGNALS, pool.map(send, SIGNALS), strict=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SIGNALS)
 def test_signal_prints_one_line_and_cancels_the_mlflow_run(interrupted: dict[str, Done], name: str) -> None:
     from mlflow import MlflowClient

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from sweeps.choose.surrogate import EarlierModels, Surrogate
+from tests.command_lines import some
 
 BEFORE, NOW = np.random.RandomState(0).rand(40, 2), np.random.RandomState(1).rand(8, 2)
 BEST = [[0.3, 0.7]]
@@ -23,7 +24,7 @@ def learned(count: int) -> Surrogate:
     return own
 
 
-@pytest.mark.parametrize("count", [2, 3, 7, 8])
+@some("count", [2, 3, 7, 8], 2)
 def test_only_a_study_with_the_same_order_has_weight(count: int) -> None:
     models, own = EarlierModels([MISLEADING, RELATED, MISLEADING], [0, 1]), learned(count)
     assert models.teach(own, count, seed=0)

@@ -15,7 +15,7 @@ from sweeps.choose.sampler.fed_study import FedStudy
 from sweeps.hydra.settings import SweeperConf
 from sweeps.record.study import StudySnapshot
 from tests.choose.asked import Asked, space
-from tests.command_lines import SEARCH, finish, rows, start, sweeps, theirs, wait_until
+from tests.command_lines import SEARCH, finish, rows, some, start, sweeps, theirs, wait_until
 from tests.study.conftest import MakeStudy
 from tests.study.fake_launcher import Clock, FakeLauncher, trains
 
@@ -43,7 +43,7 @@ PRUNER = "optuna.pruners.MedianPruner"
 OWN_SPACE = ["hydra.sweeper.custom_search_space=theirs.space"]
 
 
-@pytest.mark.parametrize(
+@some(
     ("words", "stop", "reason"),
     [
         (HANGING, signal.SIGTERM, "it was interrupted (SIGTERM)"),
@@ -51,6 +51,7 @@ OWN_SPACE = ["hydra.sweeper.custom_search_space=theirs.space"]
         (HANGING, "stop", "it was stopped by python -m sweeps stop"),
         (OWN_SPACE, signal.SIGINT, "it was interrupted (SIGINT)"),
     ],
+    4,
 )
 def test_study_of_a_choice_that_hangs_is_stopped(
     tmp_path: Path, words: list[str], stop: signal.Signals | str, reason: str

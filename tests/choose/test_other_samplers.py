@@ -13,7 +13,7 @@ from sweeps.choose.sampler.build import Samplers, pruner_of
 from sweeps.choose.sampler.encoding import in_distribution
 from sweeps.hydra.settings import SweeperConf
 from tests.choose.asked import Asked, space
-from tests.command_lines import SEARCH, refuse, rows, run, theirs
+from tests.command_lines import SEARCH, refuse, rows, run, some, theirs
 
 SAMPLER = """
 from pathlib import Path
@@ -242,7 +242,7 @@ def test_setting_out_of_its_range_starts_nothing(tmp_path: Path) -> None:
 UNSTORABLE = "it stored the system attribute 'seen', which JSON cannot hold: Object of type"
 
 
-@pytest.mark.parametrize(
+@some(
     ("name", "fault"),
     [
         ("Raising", "it raised LookupError: no third point"),
@@ -252,6 +252,7 @@ UNSTORABLE = "it stored the system attribute 'seen', which JSON cannot hold: Obj
         ("Storing", f"{UNSTORABLE} set is not JSON serializable"),
         ("Remembering", f"{UNSTORABLE} ndarray is not JSON serializable"),
     ],
+    6,
 )
 def test_study_of_a_faulty_sampler_is_resumed(tmp_path: Path, name: str, fault: str) -> None:
     (tmp_path / "theirs.py").write_text(SAMPLER)

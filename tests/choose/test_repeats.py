@@ -25,6 +25,7 @@ from sweeps.study.folder.reading import read_study
 from sweeps.study.run.choosing import Choosing
 from sweeps.trial.job import Outcome, Point, State
 from sweeps.trial.run.sent_job import Job
+from tests.command_lines import some
 from tests.record.test_journal import definition
 from tests.show.records import headline
 from tests.study.conftest import MakeStudy
@@ -144,7 +145,7 @@ def test_a_repeat_that_reached_its_time_limit_is_not_in_the_mean(make_study: Mak
             assert trial.values == [pytest.approx(mean)]
 
 
-@pytest.mark.parametrize("repeats", [1, 10])
+@some("repeats", [1, 10], 2)
 def test_surrogate_chooses_equally_often_with_repeats(make_study: MakeStudy, clock: Clock, repeats: int) -> None:
     settings = {"sampler": {**DEFAULT, "n_startup_trials": 4}, "n_trials": 12, "repeats": repeats}
     study = make_study("x=interval(0.0,8.0)", "seed=0", **settings)
@@ -351,7 +352,7 @@ def test_a_configuration_counts_once_for_the_patience(make_study: MakeStudy, clo
     assert (done.loop.stop.reason, len(points(done))) == (why, 6)
 
 
-@pytest.mark.parametrize("settings", [REPEATS, {**RACE, "n_trials": 4}, {**RACE, "n_trials": 4, "repeats": 2}])
+@some("settings", [REPEATS, {**RACE, "n_trials": 4}, {**RACE, "n_trials": 4, "repeats": 2}], 3)
 def test_a_driver_may_be_killed_at_any_poll(tmp_path: Path, clock: Clock, settings: dict[str, Any]) -> None:
 
     def judge(point: Point) -> float | State:

@@ -33,6 +33,7 @@ from sweeps.space.space import canonical
 from sweeps.trial.folder import MetricsLine, TrialFolder
 from sweeps.trial.job import Outcome, Point, State
 from tests.choose.asked import Asked, Ending, space
+from tests.command_lines import some
 from tests.study.conftest import MakeStudy
 from tests.study.fake_launcher import Clock, FakeLauncher, by_trial, ends, trains
 
@@ -367,7 +368,7 @@ def test_conditions_are_modelled_by_themselves(make: MakeSearch) -> None:
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-@pytest.mark.parametrize(
+@some(
     ("lines", "conditional", "count"),
     [
         (["x=1,2"], None, 2),
@@ -381,6 +382,7 @@ def test_conditions_are_modelled_by_themselves(make: MakeSearch) -> None:
         (["o=a,b,c"], {"o=a": ["y=interval(0.0,1.0)"]}, 20),
         (["x=interval(0.0,1.0)"], None, 20),
     ],
+    4,
 )
 def test_a_finite_space_is_tried_once_and_then_over(
     make: MakeSearch, sampler: str, lines: list[str], conditional: dict[str, list[str]] | None, count: int

@@ -16,7 +16,7 @@ from sweeps.launchers.batch import BatchTrials, run_locked
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Objective, Request, State
 from sweeps.trial.run.sent_job import Job
-from tests.command_lines import THEIRS, run
+from tests.command_lines import THEIRS, run, some
 
 GRID = Objective(needed=False)
 Act = Callable[[Job], Any]
@@ -155,13 +155,14 @@ def test_request_of_a_foreign_launcher(launcher: dict[str, Any], expected: Reque
     assert BatchTrials(Theirs([], raises), 1).request(config) == expected
 
 
-@pytest.mark.parametrize(
+@some(
     "how, code, words, state",
     [
         ("raises", 1, "RuntimeError: too large", "failed"),
         ("exits", 3, "+how=exits", "failed"),
         ("is_killed", 1, "trial 0 lost: its process was killed from outside: Killed. Its log: ", "lost"),
     ],
+    3,
 )
 def test_our_launcher_under_their_sweeper(tmp_path: Path, how: str, code: int, words: str, state: str) -> None:
     done = run([THEIRS, "-m", "hydra/launcher=local", "hydra/sweeper=basic", f"+how={how}"], tmp_path)

@@ -23,6 +23,7 @@ class TestLocalLauncherBatched(BatchedSweeperTestSuite):
     pass
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task_launcher_cfg", [{}])
 @pytest.mark.parametrize("extra_flags", [["-m", "hydra/launcher=local", "hydra.job.chdir=true"]], ids=["local"])
 class TestLocalLauncherIntegration(IntegrationTestSuite):

@@ -21,6 +21,7 @@ from sweeps.show.trials import TrialFiles
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 from sweeps.trial.metrics import MetricsLine
+from tests.command_lines import some
 from tests.show import pages, scaled
 
 CELLS, PARALLEL, SLICES = "Two parameters", "Parameters and objective", "Slices"
@@ -41,7 +42,7 @@ def drawn(
     return {path.stem.removeprefix(f"{study.name}_"): path.read_text(errors="replace") for path in paths}
 
 
-@pytest.mark.parametrize("name", pages.STUDIES)
+@some("name", pages.STUDIES, 4)
 def test_every_figure_is_written(tmp_path: Path, name: str) -> None:
     study = pages.STUDIES[name](tmp_path / name)
     findings = Findings(replace(study, importance={"lr": 0.7, "batch_size": 0.3}))
@@ -190,7 +191,7 @@ def test_curves_over_seconds_are_those_over_steps(tmp_path: Path) -> None:
     assert by_seconds["x"] == [*range(8)]
 
 
-@pytest.mark.parametrize("file_format", FORMATS)
+@some("file_format", FORMATS, 3)
 def test_formats(tmp_path: Path, file_format: str) -> None:
     drawn(pages.grid(tmp_path / "grid"), tmp_path / "figures", CELLS, CURVES, PARALLEL, file_format=file_format)
     paths = [*(tmp_path / "figures").iterdir()]

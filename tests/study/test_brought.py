@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_lines import GRID, Done, refuse
+from tests.command_lines import GRID, Done, refuse, some
 
 APP = """
 import hydra
@@ -47,7 +47,7 @@ def preview(app: Path, config: str, *words: str) -> Done:
     return refuse([str(app), f"--config-name={config}", "-m", *words, *quiet], app.parent)
 
 
-@pytest.mark.parametrize(
+@some(
     "words, name",
     [
         (["+experiment=plain,slurm", "x=1,2"], "slurm"),
@@ -55,6 +55,7 @@ def preview(app: Path, config: str, *words: str) -> Done:
         (["hydra.sweeper.params={+experiment: slurm}"], "slurm"),
         (["+experiment=slurm,plain", *SEARCH_WORDS], "slurm"),
     ],
+    3,
 )
 def test_a_choice_that_brings_another_launcher_is_refused(app: Path, words: list[str], name: str) -> None:
     done = preview(app, "half", *words)
@@ -65,7 +66,7 @@ def test_a_choice_that_brings_another_launcher_is_refused(app: Path, words: list
     ]
 
 
-@pytest.mark.parametrize(
+@some(
     "config, words, name, brought",
     [
         ("config", [*GRID, "+experiment=plain,slurm"], "slurm", "hydra/launcher=slurm"),
@@ -75,6 +76,7 @@ def test_a_choice_that_brings_another_launcher_is_refused(app: Path, words: list
         ("config", [*GRID, "+experiment=search,plain"], "search", "hydra/sweeper=optuna"),
         ("config", [*GRID, "+experiment=plain,params"], "params", "hydra.sweeper.params"),
     ],
+    6,
 )
 def test_choice_that_the_typed_launcher_or_sweeper_replaces_is_named(
     app: Path, config: str, words: list[str], name: str, brought: str

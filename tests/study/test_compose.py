@@ -22,6 +22,7 @@ from sweeps.space.grammar import parse
 from sweeps.study.plan.compose import Composer, check, describe_gpus, processes
 from sweeps.study.plan.typed_space import in_space, read_space
 from sweeps.trial.job import Point
+from tests.command_lines import some
 from trainers.config import largest_batch
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -79,7 +80,7 @@ OVERRIDES = [
 ]
 
 
-@pytest.mark.parametrize("overrides", OVERRIDES, ids=" ".join)
+@some("overrides", OVERRIDES, 4, ids=" ".join)
 def test_composed_config_equals_that_of_hydra(
     overrides: list[str], composer: Composer, loader: ConfigLoader, master: DictConfig
 ) -> None:

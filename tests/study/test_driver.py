@@ -24,6 +24,7 @@ from sweeps.show.page import report
 from sweeps.study.run.driver import Driver
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.run.sent_job import Job
+from tests.command_lines import some
 from tests.study.fake_launcher import Acts, Clock, FakeLauncher, begin, by_trial, ends, trains
 
 Run = Callable[..., StudySnapshot]
@@ -87,7 +88,7 @@ def raises(launcher: FakeLauncher, error: BaseException, at: int = 3) -> None:
     launcher.on_poll = lambda: raise_(launcher.polls == at)
 
 
-@pytest.mark.parametrize(
+@some(
     ("error", "raised", "keep"),
     [
         (ZeroDivisionError("a bug"), ZeroDivisionError, True),
@@ -98,6 +99,7 @@ def raises(launcher: FakeLauncher, error: BaseException, at: int = 3) -> None:
         (KeyboardInterrupt(signal.SIGTERM), SystemExit, True),
         (SystemExit(3), SystemExit, True),
     ],
+    3,
     ids=lambda value: repr(value)[:40],
 )
 def test_unexpected_error_does_not_end_running_jobs(
@@ -548,7 +550,7 @@ def groups(tmp_path: Path, run: Run) -> None:
         (tmp_path / "conf" / "o" / f"{name}.yaml").write_text(f"{name}_rate: 1\n")
 
 
-@pytest.mark.parametrize(
+@some(
     ("condition", "message"),
     [
         ("o=adm", "o=adm: o is never adm, which y would need\nDid you mean o=adam?"),
@@ -562,6 +564,7 @@ def groups(tmp_path: Path, run: Run) -> None:
         ("x=2", ""),
         ("z=0", ""),
     ],
+    4,
 )
 def test_a_condition_that_never_holds_is_refused(
     run: Run, groups: None, clock: Clock, tmp_path: Path, condition: str, message: str
@@ -593,7 +596,7 @@ class Counted:
     def check_here(self) -> None: ...
 
 
-@pytest.mark.parametrize(
+@some(
     ("typed", "advice"),
     [
         ("a=interval(5,30)", "a=int(interval(5,30))"),
@@ -604,6 +607,7 @@ class Counted:
         ("b=interval(-5,-3)", "b=int(interval(-5,-3))"),
         ("c=interval(5,30)", None),
     ],
+    3,
 )
 def test_fractions_of_a_whole_number_are_refused_at_once(
     run: Run, clock: Clock, tmp_path: Path, typed: str, advice: str | None
@@ -627,7 +631,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("words", "message"), REFUSED)
+@some(("words", "message"), REFUSED, 2)
 def test_a_study_that_was_refused_before_its_first_trial_leaves_no_folder(
     run: Run, clock: Clock, tmp_path: Path, words: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -692,7 +696,7 @@ class ItsJob:
         self.ended += 1
 
 
-@pytest.mark.parametrize(
+@some(
     ("happening", "mails"),
     [
         ("nothing", ["study s is finished"]),
@@ -701,6 +705,7 @@ class ItsJob:
         ("a stop", ["study s is not finished: it was stopped by python -m sweeps stop."]),
         ("a bug", []),
     ],
+    3,
 )
 def test_driver_in_a_job_ends_the_chain_or_leaves_the_study_to_the_next(
     run: Run, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happening: str, mails: list[str]

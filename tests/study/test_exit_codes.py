@@ -7,7 +7,7 @@ import pytest
 from sweeps.base.errors import ExitCode, UserError
 from sweeps.study.run.driver import Driver
 from sweeps.trial.job import Outcome, State
-from tests.command_lines import ROOT
+from tests.command_lines import ROOT, some
 from tests.study.fake_launcher import Clock, FakeLauncher, Script, by_trial, ends, trains
 from tests.study.test_driver import Run, drivers, raises, run  # noqa: F401
 
@@ -15,7 +15,7 @@ FAILS = ends(Outcome(State.FAILED, "it fails"))
 CANCELLED = ends(Outcome(State.CANCELLED, "scancel"))
 
 
-@pytest.mark.parametrize(
+@some(
     ("end_of_trial_1", "overrides", "code"),
     [
         (trains(), (), ExitCode.FINISHED),
@@ -25,6 +25,7 @@ CANCELLED = ends(Outcome(State.CANCELLED, "scancel"))
         (CANCELLED, (), ExitCode.NOT_FINISHED),
         (trains(), ("hydra.sweeper.max_hours=1e-9",), ExitCode.NOT_FINISHED),
     ],
+    3,
 )
 def test_exit_code_of_a_sweep(
     run: Run,  # noqa: F811

@@ -28,7 +28,7 @@ from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.run.sent_job import Job
 from tests import command_lines as lines
-from tests.command_lines import GRID, processes, wait_until
+from tests.command_lines import GRID, processes, some, wait_until
 from tests.study.fake_launcher import Acts, FakeLauncher, Script, Study, fake_time, result_of, trains
 from tests.warm import Running
 
@@ -139,7 +139,7 @@ def folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.parametrize("seed", [*range(60), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(60, 300))])
+@some("seed", range(300), 10)
 def test_scripted_trials(folder: Path, seed: int) -> None:
     chance = random.Random(seed)
     diary: list[tuple[int, int]] = []
@@ -246,7 +246,7 @@ def chaotic(chance: random.Random, diary: list[tuple[int, int]]) -> Script:
     return script
 
 
-@pytest.mark.parametrize("seed", range(60))
+@some("seed", range(60), 2)
 def test_random_ends_and_restarted_drivers(folder: Path, seed: int) -> None:
     chance = random.Random(seed)
     diary: list[tuple[int, int]] = []

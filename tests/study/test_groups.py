@@ -3,9 +3,7 @@
 import shlex
 from pathlib import Path
 
-import pytest
-
-from tests.command_lines import Done, refuse
+from tests.command_lines import Done, refuse, some
 
 APP = """
 import hydra
@@ -43,7 +41,7 @@ def preview(words: str, folder: Path) -> Done:
     return refuse(["app.py", "-m", "hydra/sweeper=grid", *settings, *shlex.split(words)], folder)
 
 
-@pytest.mark.parametrize(
+@some(
     ("words", "points"),
     [
         ("+experiment=e1,e2", ["+experiment=e1", "+experiment=e2"]),
@@ -67,6 +65,7 @@ def preview(words: str, folder: Path) -> Done:
             ["server=plain", "server=apache +experiment=e1", "server=apache +experiment=e2"],
         ),
     ],
+    4,
 )
 def test_groups_of_the_search_path_are_swept_as_groups(words: str, points: list[str], tmp_path: Path) -> None:
     done = preview(words, tmp_path)
@@ -75,7 +74,7 @@ def test_groups_of_the_search_path_are_swept_as_groups(words: str, points: list[
     assert sorted(map(sorted, planned)) == sorted(sorted(shlex.split(point, posix=False)) for point in points)
 
 
-@pytest.mark.parametrize(
+@some(
     ("words", "message"),
     [
         ("+experiment=e1,ee2", "experiment=ee2 does not exist. Did you mean experiment=e2?\nChoose one of: e1, e2"),
@@ -85,6 +84,7 @@ def test_groups_of_the_search_path_are_swept_as_groups(words: str, points: list[
         ("+net/deep=3,4", "a choice of net/deep is a name.\nType it in quotes: "),
         ("'+experiment=glob(x*)'", "+experiment=glob(x*) has no values"),
     ],
+    3,
 )
 def test_choices_that_do_not_exist_are_refused(words: str, message: str, tmp_path: Path) -> None:
     done = preview(words, tmp_path)
@@ -94,7 +94,7 @@ def test_choices_that_do_not_exist_are_refused(words: str, message: str, tmp_pat
     assert "Traceback" not in done.err
 
 
-@pytest.mark.parametrize(
+@some(
     ("words", "wrong"),
     [
         ("server=apache,nginx", "server.port=8081"),
@@ -110,6 +110,7 @@ def test_choices_that_do_not_exist_are_refused(words: str, message: str, tmp_pat
         ("+experiment=e1,e2", "\"new='a b','c: d'\""),
         ("server=apache x=1,2", "+server.port=1"),
     ],
+    6,
 )
 def test_advice_on_a_key_can_be_typed(words: str, wrong: str, tmp_path: Path) -> None:
     refused = preview(f"{words} {wrong}", tmp_path)

@@ -28,6 +28,7 @@ from sweeps.study.run.requests import Requests
 from sweeps.trial.job import Outcome, Point, State
 from sweeps.trial.run.process import outcome_of_error, outcome_of_return
 from sweeps.trial.run.sent_job import Job
+from tests.command_lines import some
 from tests.study.fake_launcher import SILENT, Acts, Clock, Drive, FakeLauncher, Script, Study, begin, fake_time
 
 MOMENTS, STUDIES = 200, 10
@@ -228,7 +229,7 @@ def test_training_without_kills_is_complete(undisturbed: tuple[str, bool, Drive,
     assert operations > 200
 
 
-@pytest.mark.parametrize("seed", [*range(5), *(pytest.param(i, marks=pytest.mark.long) for i in range(5, STUDIES))])
+@some("seed", range(STUDIES), 5)
 def test_driver_killed_anywhere_gives_the_same_trials(
     tmp_path: Path, undisturbed: tuple[str, bool, Drive, int], seed: int
 ) -> None:

@@ -16,6 +16,7 @@ from sweeps.record.place import another_study, resume_line
 from sweeps.record.study_file import write_or_check
 from sweeps.study.plan.naming import Naming, name_study
 from tests import command_lines as lines
+from tests.command_lines import some
 
 TIME = "${now:%S%f}"
 APP = """
@@ -56,7 +57,7 @@ def define(study: Naming, *words: str) -> Definition:
     return definition
 
 
-@pytest.mark.parametrize(
+@some(
     "sweep_dir",
     [
         f"logs/{TIME}",
@@ -67,6 +68,7 @@ def define(study: Naming, *words: str) -> Definition:
         "./logs/a_${oc.env:HOME}_${now:%S%f}",
         TIME,
     ],
+    3,
 )
 def test_a_name_leads_to_the_folder_of_its_study(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sweep_dir: str

@@ -16,6 +16,7 @@ from sweeps.tracking import comparison_view, pages
 from sweeps.tracking.comparison_view import StudyView
 from sweeps.tracking.run_data import logarithms
 from sweeps.tracking.tracker import Tracker
+from tests.command_lines import some
 from tests.tracking import studies as studies_on_disk
 
 
@@ -200,7 +201,7 @@ def test_a_study_keeps_its_address() -> None:
     assert comparison_view.key("s") != comparison_view.key("t")
 
 
-@pytest.mark.parametrize("most_others", [50, 0])
+@some("most_others", [0, 50], 2)
 def test_filter_of_several_studies(
     store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_others: int
 ) -> None:

@@ -15,6 +15,7 @@ from sweeps.tracking.tracker import Tracker
 from sweeps.tracking.trial_run import TrialRun
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
+from tests.command_lines import some
 from tests.tracking.studies import complete, finish, new_row, open_tracker, runs, steps_of, summary_of, train, wait_for
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
@@ -35,7 +36,7 @@ def ids(uri: str) -> dict[str, str]:
 OVER = [(name, True) for name in DAMAGES] + [(name, False) for name in ("cut", "another run", "nothing in it")]
 
 
-@pytest.mark.parametrize(("name", "over"), OVER)
+@some(("name", "over"), OVER, 5)
 @pytest.mark.parametrize("whose", ["s", "s/0"])
 def test_run_with_a_damaged_note_is_found(store: str, tmp_path: Path, name: str, whose: str, over: bool) -> None:
     damage = DAMAGES[name]

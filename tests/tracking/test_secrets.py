@@ -23,7 +23,7 @@ from sweeps.tracking.store import QUIET, artifacts_of
 from sweeps.tracking.tracker import Tracker
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
-from tests.command_lines import GRID, ROOT, SWEEP, THEIRS, refuse, start_afresh
+from tests.command_lines import GRID, ROOT, SWEEP, THEIRS, refuse, some, start_afresh
 from tests.command_lines import finish as finish_line
 from tests.tracking.studies import (
     OF_A_TRIAL,
@@ -264,7 +264,7 @@ def test_study_and_dashboard_do_not_show_a_secret(with_password: str, tmp_path: 
     assert files_with("sesame", tmp_path) == []
 
 
-@pytest.mark.parametrize("key", ["hydra.sweeper.tracking_uri", "hydra.sweeper.storage"])
+@some("key", ["hydra.sweeper.tracking_uri", "hydra.sweeper.storage"], 2)
 @pytest.mark.parametrize("mode", [["-m"], []], ids=["study", "single run"])
 def test_typed_secret_is_refused_before_any_trial(key: str, mode: list[str], tmp_path: Path) -> None:
     done = refuse([SWEEP, *mode, f"{key}=postgresql://me:sesame@host/db"], tmp_path)

@@ -31,6 +31,7 @@ from sweeps.tracking.trial_run import TrialRun
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.metrics import MetricsLine
+from tests.command_lines import some
 from tests.tracking.studies import (
     OF_A_TRIAL,
     Server,
@@ -139,7 +140,7 @@ def write_hydra_files(trial: Path) -> None:
     (trial / ".hydra" / "overrides.yaml").write_text("[]")
 
 
-@pytest.mark.parametrize(
+@some(
     ("state", "status"),
     [
         (State.COMPLETED, "FINISHED"),
@@ -153,6 +154,7 @@ def write_hydra_files(trial: Path) -> None:
         (State.LOST, "KILLED"),
         (State.CANCELLED, "KILLED"),
     ],
+    4,
 )
 def test_how_a_trial_ended(store: str, tmp_path: Path, state: State, status: str) -> None:
     tracker = open_tracker(store, tmp_path / "s")

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from tests.command_lines import some
 from trainers.compiled import compile_passes
 from trainers.data.arrays import Data
 
@@ -35,9 +36,7 @@ def as_data(x: np.ndarray, y: np.ndarray, test: int | None = None, **settings: o
     return Data(x, y, rows, rows[:10], x, y, rows[:test], outputs=3, **settings)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "batch_size", [1250, 32, pytest.param(999, marks=pytest.mark.long), pytest.param(2500, marks=pytest.mark.long)]
-)
+@some("batch_size", [32, 1250, 999, 2500], 4)
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_an_epoch_equals_fit(arrays: tuple[np.ndarray, np.ndarray], batch_size: int, dropout: float) -> None:
     x, y = arrays
@@ -64,7 +63,7 @@ def test_metrics_are_of_their_own_pass_alone(arrays: tuple[np.ndarray, np.ndarra
         assert train(data.validation_rows, 32)[0]["accuracy"] == pytest.approx(expected[0])
 
 
-@pytest.mark.parametrize("rows", [1, 3, 1023, 1024, 1025, 2500])
+@some("rows", [1, 3, 1023, 1024, 1025, 2500], 3)
 def test_evaluation_equals_evaluate(arrays: tuple[np.ndarray, np.ndarray], rows: int) -> None:
     x, y = arrays
     model = make_model()

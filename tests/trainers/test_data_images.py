@@ -14,6 +14,7 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 from PIL.PngImagePlugin import PngInfo
 
+from tests.command_lines import some
 from tests.trainers.recorder import Recorder, compose, without_times
 from trainers.data import cache, images, sources
 from trainers.data import dataset as data
@@ -298,7 +299,7 @@ BROKEN: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@some("name", BROKEN, 5)
 def test_any_file_that_is_no_image_is_named_or_left_out(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,9 +372,7 @@ def test_images_are_turned_upright(kind: str, tmp_path: Path) -> None:
         assert np.abs(loaded[row].astype(int) - expected).mean() < 3
 
 
-@pytest.mark.parametrize(
-    ("peak", "white"), [(200, 255), (900, 1023), (4_095, 4_095), (16_000, 16_383), (65_535, 65_535)]
-)
+@some(("peak", "white"), [(200, 255), (900, 1023), (4_095, 4_095), (16_000, 16_383), (65_535, 65_535)], 4)
 @pytest.mark.parametrize("settings", [(), ("dataset.channels=3",)])
 def test_images_of_16_bits_have_one_scale(
     peak: int, white: int, settings: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
+from tests.command_lines import some
 from tests.composing import CONF
 from tests.trainers.recorder import Recorder, compose
 from trainers import losses
@@ -86,7 +87,7 @@ def test_large_logits_stay_finite(loss: keras.losses.Loss) -> None:
 CLASSIFICATIONS = ("cross_entropy", "sparse_softmax", "softmax", "sigmoid", "weighted", "focal", "weighted_kappa")
 
 
-@pytest.mark.parametrize("name", CLASSIFICATIONS)
+@some("name", CLASSIFICATIONS, 4)
 def test_every_loss_of_a_classification_learns_digits(name: str, tmp_path) -> None:  # type: ignore[no-untyped-def]
     recorder = Recorder(tmp_path)
     result = train(compose(f"loss={name}", "epochs=3", "lr=0.01"), recorder)

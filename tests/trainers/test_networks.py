@@ -14,6 +14,7 @@ from mlflow.models import Model
 from omegaconf import DictConfig
 from sklearn.linear_model import LinearRegression
 
+from tests.command_lines import some
 from tests.trainers.recorder import Recorder, compose, without_times
 from trainers import networks, phases
 from trainers.config import networks as known
@@ -204,7 +205,7 @@ def test_the_base_learns_only_in_its_phase(images: Path, weights: Path) -> None:
     assert phases.phases(compose("epochs=3"), plan(cfg, 20)) == [phases.Phase(1, 0, 3, 0.001, True)]
 
 
-@pytest.mark.parametrize("name", ["mobile.weights.h5", "no_top.h5", "whole.h5", "whole.keras"])
+@some("name", ["mobile.weights.h5", "no_top.h5", "whole.h5", "whole.keras"], 4)
 def test_a_file_of_weights_is_loaded_exactly(name: str, mobile: keras.Model, weights: Path, tmp_path: Path) -> None:
     path = tmp_path / name
     if name == "mobile.weights.h5":
@@ -315,7 +316,7 @@ def test_base_may_keep_its_random_weights(images: Path) -> None:
     assert [len(base.trainable_variables) for base in bases] == [0, everything, everything]
 
 
-@pytest.mark.parametrize("model", [("model=cnn", "model.filters=[4]", "model.hidden=[8]"), ("model=mlp",)])
+@some("model", [("model=cnn", "model.filters=[4]", "model.hidden=[8]"), ("model=mlp",)], 2)
 def test_mixed_precision_is_reset_after_a_trial(model: tuple[str, ...], tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     cfg = compose(*model, "mixed_precision=true", "epochs=3", "trainer.checkpoint_interval_s=0", "lr=0.01")

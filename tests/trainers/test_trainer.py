@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from sweeps.trial import Diverged
+from tests.command_lines import some
 from tests.trainers.recorder import Recorder, compose, without_times
 from trainers.trainer import train
 
@@ -42,7 +43,7 @@ def test_a_regression_finds_the_line(tmp_path: Path) -> None:
 OPTIMIZERS = [path.stem for path in sorted((Path(__file__).parents[2] / "conf" / "optimizer").glob("*.yaml"))]
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@some("optimizer", OPTIMIZERS, 7)
 def test_every_optimizer_learns_at_its_default_rate(optimizer: str, tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     train(compose(f"optimizer={optimizer}", "epochs=3", "batch_size=16"), recorder)
@@ -61,8 +62,8 @@ def test_the_seed_decides_every_bit(settings: tuple[str, ...], tmp_path: Path) -
     assert ends[0] != ends[2]
 
 
-@pytest.mark.parametrize("stop_after", [1, 3])
-@pytest.mark.parametrize("settings", [ADAM, pytest.param(MOMENTUM, marks=pytest.mark.long)])
+@some("stop_after", [3, 1], 2)
+@some("settings", [ADAM, MOMENTUM], 2)
 def test_stopped_training_resumes_to_the_same_bits(settings: tuple[str, ...], stop_after: int, tmp_path: Path) -> None:
     cfg = compose(*settings, "epochs=4")
     straight = Recorder(tmp_path / "straight")

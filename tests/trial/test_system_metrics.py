@@ -11,6 +11,7 @@ from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Request, State
 from sweeps.trial.machine import facts
 from sweeps.trial.metrics import SYSTEM_METRICS, MetricsLine
+from tests.command_lines import some
 
 FAKES = Path(__file__).parents[1] / "fakes"
 CPU, MEMORY = "system/cpu_utilization_percentage", "system/memory_usage_megabytes"
@@ -68,7 +69,7 @@ def test_second_attempt_continues_the_step_count(tmp_path: Path) -> None:
     assert [line.step for line in both] == list(range(len(both)))
 
 
-@pytest.mark.parametrize(
+@some(
     ("visible", "utilization"),
     [
         ("", {}),
@@ -81,6 +82,7 @@ def test_second_attempt_continues_the_step_count(tmp_path: Path) -> None:
         ("MIG-1", {0: 120}),
         ("2,wrong,3", {0: 30}),
     ],
+    4,
 )
 def test_only_the_trials_own_gpus(tmp_path: Path, visible: str, utilization: dict[int, float]) -> None:
     TrialFolder(tmp_path).new_attempt()

@@ -20,6 +20,7 @@ from sweeps.launchers.slurm.script import limits
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.run.sent_job import Job
+from tests.command_lines import some
 
 MakeJob = Callable[..., Job]
 
@@ -303,7 +304,7 @@ def test_lost_element_is_retried_alone(start: Callable[..., Driver]) -> None:
         assert driver.over[3].state is State.LOST
 
 
-@pytest.mark.parametrize("seed", range(6))
+@some("seed", range(6), 3)
 def test_random_faults_lose_no_element(start: Callable[..., Driver], seed: int) -> None:
     """Check that every trial ends, whatever SLURM answers."""
     dice = random.Random(seed)

@@ -47,6 +47,9 @@ def test_every_end_has_words(attempt: AttemptFolder, state: str, log: str | None
         assert end.state.is_over or end.state in {State.CANCELLED, State.REFUSED}
 
 
+FAILED = JobInfo("7", "FAILED")
+
+
 @pytest.mark.parametrize(
     ("info", "log", "state", "words"),
     [
@@ -60,28 +63,18 @@ def test_every_end_has_words(attempt: AttemptFolder, state: str, log: str | None
         (JobInfo("7", GONE), "", State.LOST, "SLURM has no record of it"),
         (JobInfo("7", "TIMEOUT"), "", State.TIMED_OUT, "time limit"),
         (JobInfo("7", "OUT_OF_MEMORY"), "", State.OUT_OF_MEMORY, "more memory than it requested"),
-        (JobInfo("7", "FAILED"), "slurmstepd: error: Detected 1 oom-kill event", State.OUT_OF_MEMORY, "more memory"),
+        (FAILED, "slurmstepd: error: Detected 1 oom-kill event", State.OUT_OF_MEMORY, "more memory"),
+        (FAILED, f"bye\n{SRUN}Exited with exit code 3", State.FAILED, "without a result, task 0 on lab1"),
+        (FAILED, f"half a line{SRUN}Exited with exit code 3", State.FAILED, "(SLURM job 7): half a line"),
         (
-            JobInfo("7", "FAILED"),
-            f"bye\n{SRUN}Exited with exit code 3",
-            State.FAILED,
-            "without a result, task 0 on lab1",
-        ),
-        (
-            JobInfo("7", "FAILED"),
-            f"half a line{SRUN}Exited with exit code 3",
-            State.FAILED,
-            "(SLURM job 7): half a line",
-        ),
-        (
-            JobInfo("7", "FAILED"),
+            FAILED,
             f"OSError: [Errno 30] Read-only file system: 'x'\n{SRUN}Exited with exit code 74",
             State.LOST,
             "(SLURM job 7): OSError: [Errno 30] Read-only file system: 'x'",
         ),
-        (JobInfo("7", "FAILED"), f"{SRUN}Segmentation fault", State.FAILED, "crashed, task 0 on lab1"),
-        (JobInfo("7", "FAILED"), f"{SRUN}Killed", State.LOST, "killed from outside, task 0 on lab1"),
-        (JobInfo("7", "FAILED"), "hello", State.LOST, "its job was killed from outside"),
+        (FAILED, f"{SRUN}Segmentation fault", State.FAILED, "crashed, task 0 on lab1"),
+        (FAILED, f"{SRUN}Killed", State.LOST, "killed from outside, task 0 on lab1"),
+        (FAILED, "hello", State.LOST, "its job was killed from outside"),
         (JobInfo("7", "COMPLETED"), "bye", State.FAILED, "ended without a result (SLURM job 7): bye"),
     ],
 )
@@ -96,24 +89,21 @@ def test_reasons_of_slurm_and_of_the_log(
 def test_job_that_never_started_is_refused(attempt: AttemptFolder) -> None:
     attempt.log.write_text(f"no module named x\n{SRUN}Exited with exit code 1")
     (attempt.path / "started").unlink()
-    end = outcome_of_attempt(JobInfo("7", "FAILED"), attempt)
-    assert (end.state, "before the trial began" in end.error, "no module named x" in end.error) == (
-        State.REFUSED,
-        True,
-        True,
-    )
+    end = outcome_of_attempt(FAILED, attempt)
+    assert end.state is State.REFUSED
+    assert "before the trial began" in end.error and "no module named x" in end.error
     (attempt.path / "slurm" / "set_up").unlink()
-    end = outcome_of_attempt(JobInfo("7", "FAILED"), attempt)
+    end = outcome_of_attempt(FAILED, attempt)
     assert (end.state, "a setup line failed" in end.error) == (State.REFUSED, True)
 
 
 def test_full_disk_refuses_new_trials_and_costs_running_trials_an_attempt(attempt: AttemptFolder) -> None:
     attempt.log.touch()  # because nothing can be written to a full disk
     (attempt.path / "slurm" / "errno.28").touch()
-    end = outcome_of_attempt(JobInfo("7", "FAILED"), attempt)
+    end = outcome_of_attempt(FAILED, attempt)
     assert end == Outcome(State.LOST, f"[Errno 28] No space left on device: '{attempt.path}' (SLURM job 7)")
     (attempt.path / "started").unlink()
-    assert outcome_of_attempt(JobInfo("7", "FAILED"), attempt) == replace(end, state=State.REFUSED)
+    assert outcome_of_attempt(FAILED, attempt) == replace(end, state=State.REFUSED)
     for file in (attempt.log, attempt.path / "slurm" / "errno.28", attempt.path / "slurm" / "set_up"):
         file.unlink()
     end = outcome_of_attempt(JobInfo("7", "FAILED", "JobLaunchFailure"), attempt)
@@ -150,7 +140,7 @@ def test_full_disk_is_no_fault_of_a_node(
     (attempt.path / "slurm" / "set_up").unlink()
     if log is not None:
         attempt.log.write_text(log)
-    end = outcome_of_job(JobInfo("7", "FAILED"), attempt.path)
+    end = outcome_of_job(FAILED, attempt.path)
     assert (end.state, end.node, end.node_failed) == (
         State.REFUSED,
         "lab1" if is_blamed else "",
@@ -209,7 +199,7 @@ def test_largest_trial_is_blamed_for_a_worker_killed_for_memory(
     ("info", "state", "words"),
     [
         (JobInfo("7", "COMPLETED"), State.LOST, "SLURM requested its"),
-        (JobInfo("7", "FAILED"), State.LOST, "its worker ended"),
+        (FAILED, State.LOST, "its worker ended"),
         (JobInfo("7", "TIMEOUT"), State.TIMED_OUT, "time limit"),
         (JobInfo("7", "CANCELLED"), State.CANCELLED, "scancel"),
         (JobInfo("7", "NODE_FAIL"), State.LOST, "node failed"),

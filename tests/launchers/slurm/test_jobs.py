@@ -22,6 +22,7 @@ from sweeps.launchers.slurm.queue import Ticket, cancel_pending_and_dismiss_idle
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.run.sent_job import Job, SentJob
+from tests.command_lines import some
 
 MakeJob = Callable[..., Job]
 
@@ -152,7 +153,7 @@ def test_error_of_one_trial_affects_no_other(
     assert damaged.attempt_folder.close(outcomes[1]).state is State.LOST
 
 
-@pytest.mark.parametrize("seed", range(15))
+@some("seed", range(15), 5)
 def test_no_damage_raises_or_hangs(driver: Driver, make_job: MakeJob, seed: int) -> None:
     dice = random.Random(seed)
     job, well = make_job(1, task), make_job(2, task)
@@ -197,7 +198,7 @@ def test_a_disk_without_room_refuses_and_other_troubles_pass(
     assert (end.state, "No space left" in end.error) == (State.REFUSED, True)
 
 
-@pytest.mark.parametrize(
+@some(
     ("reason", "words"),
     [
         ("JobHeldUser", "Release it: scontrol release 1"),
@@ -214,6 +215,7 @@ def test_a_disk_without_room_refuses_and_other_troubles_pass(
         ("BeginTime", None),
         ("None", None),
     ],
+    4,
 )
 def test_job_that_can_never_start_is_reported_once(
     driver: Driver, make_job: MakeJob, monkeypatch: Any, caplog: Any, reason: str, words: str | None

@@ -24,6 +24,7 @@ from sweeps.launchers.slurm.queue import read_ticket
 from sweeps.launchers.slurm.trials import workers
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.run.sent_job import Job
+from tests.command_lines import some
 
 MakeJob = Callable[..., Job]
 WARM = {"trials_per_job": None}
@@ -142,13 +143,14 @@ def test_a_cancelled_pending_worker_costs_no_trial(start: Callable[..., Driver],
 
 
 @pytest.mark.parametrize("together", [True, False])
-@pytest.mark.parametrize(
+@some(
     ("left", "words"),
     [
         ("log", "a setup line failed"),
         ("slurm/errno.28", "[Errno 28] No space left on device: "),
         ("set_down", "/log: its disk may be full, read-only or not mounted"),
     ],
+    3,
 )
 def test_two_workers_that_never_start_refuse_queued_trials(
     start: Callable[..., Driver], make_job: MakeJob, together: bool, left: str, words: str
@@ -459,7 +461,7 @@ def test_trials_that_no_worker_serves_are_not_left(start: Callable[..., Driver],
     assert "no worker was submitted" in ends[0].error
 
 
-@pytest.mark.parametrize("seed", range(12))
+@some("seed", range(12), 4)
 def test_random_slurm_faults_lose_no_trial(start: Callable[..., Driver], make_job: MakeJob, seed: int) -> None:
     """Check the invariant after each random step, and check that all trials end."""
     dice = random.Random(seed)
