@@ -28,7 +28,7 @@ class _SubmitsWorkersAtOnce(SlurmTrials):
 
     def submit(self, job: Job) -> bool:
         queued = super().submit(job)
-        self.workers.adjust()
+        self.workers.observe()
         return queued
 
 
