@@ -33,15 +33,17 @@ class Table:
     separator: str  # a word, such as semicolons
 
 
-def read(path: Path, source: str) -> Table | None:
-    """Return the table in a file; None if the file is empty. Lines that begin with # are comments.
+def read(path: Path, source: str, comment: str = "") -> Table | None:
+    """Return the table in a file; None if the file is empty.
 
-    source: what names the file in messages. Raises UserError if the file is no such table, and
-    FileNotFoundError.
+    source: what names the file in messages; comment: what a line begins with that is no part of the
+    table. Raises UserError if the file is no such table, and FileNotFoundError.
     """
     try:
         content = path.read_bytes()
         text = content.decode("utf-16" if content.startswith(_UTF_16) else "utf-8-sig")
+        if comment:
+            text = _blank_comments(text, comment)
         separator = _separator(text)
         if "\0" in text:
             raise csv.Error("it contains a zero byte")
@@ -64,10 +66,15 @@ def read(path: Path, source: str) -> Table | None:
     return Table(header_line, columns, lines, _SEPARATORS[separator])
 
 
+def _blank_comments(text: str, comment: str) -> str:
+    """Return the text with empty lines for comments, so that lines keep their numbers."""
+    lines = text.splitlines(keepends=True)
+    return "".join("\n" if line.startswith(comment) else line for line in lines)
+
+
 def _separator(text: str) -> str:
     """Return the separator that occurs most in the header, outside of quotes."""
-    filled = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
-    header = next(filled, "")
+    header = next((line for line in text.splitlines() if line.strip()), "")
     unquoted = "".join(header.split('"')[::2])
     # a comma without any separator, because it is the first
     return max(_SEPARATORS, key=unquoted.count)
@@ -80,7 +87,7 @@ def _split(text: str, separator: str) -> list[tuple[int, Cells]]:
     lines: list[tuple[int, Cells]] = []
     for cells in reader:
         stripped = [cell.strip() for cell in cells]
-        if any(stripped) and not stripped[0].startswith("#"):
+        if any(stripped):
             lines.append((reader.line_num, stripped))
         if text.count('"') % 2 and any("\n" in cell for cell in cells):
             raise csv.Error(f"a quote before line {reader.line_num} is not closed")

@@ -30,11 +30,11 @@ _HARMLESS = r"""(?:\$|\*\*\*|(?:null|none|true|false)(?:["'\s,}\]]|$))"""
 # Small numbers, as in token=1,2 or token=interval(0.1, 1), are a hyperparameter.
 _NUMBER = r"(?:\w+\()*[-+]?(?:\d{0,5}\.\d+|\d{1,5})(?:e[-+]?\d+)?(?![\w.])"
 _COUNTED = rf"(?:(?<=token=)|(?<=token:)|(?<=token: )){_NUMBER}"
-# as in trainer.api_key=x and auth={token:x}
-_TYPED = re.compile(
-    rf"""^(?:(?=[\w.+-]*=)|[^\s=]+=\[?\{{.*?)(?P<key>{_KEY}["']?(?:=|[ ]*:[ ]*))"""
-    rf"""(?!["']?{_HARMLESS})(?!{_COUNTED})[^\s,}}\]]""",
-    re.IGNORECASE,
+_VALUE = rf"""(?!["']?{_HARMLESS})(?!{_COUNTED})(?!""|'')[^\s,}}\]]"""
+_TYPED = re.compile(rf"(?P<key>{_KEY}=){_VALUE}", re.IGNORECASE)
+# as in auth={token:x}
+_IN_DICT = re.compile(
+    rf"""^[^\s=]+=\[?\{{.*?(?P<key>{_KEY}["']?[ ]*:[ ]*){_VALUE}""", re.IGNORECASE
 )
 _SECRET_KEY = re.compile(_KEY, re.IGNORECASE)
 _VARIABLE = re.compile(r"(?:PASSWORD|PASSWD|SECRET|TOKEN|KEY)$", re.IGNORECASE)
@@ -105,7 +105,7 @@ def _refuse(text: str) -> None:
             " DB=... and then tracking.uri='${oc.env:DB}' or"
             " hydra.sweeper.storage='${oc.env:DB}'"
         )
-    if match := _TYPED.search(text):
+    if match := _TYPED.search(text) or _IN_DICT.search(text):
         key = match["key"].rstrip("=: \"'")
         mark = match["key"].rstrip()[-1]
         variable = key.rpartition(".")[2].lstrip("+").upper()

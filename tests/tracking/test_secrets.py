@@ -62,6 +62,7 @@ WITHOUT = [
     "token=1,2",
     "token=interval(0.1,0.9)",
     "token=1e-4",
+    "api_key='' password=\"\"",
 ]
 NAMED = [
     "+trainer.password=sesame lr=1",
@@ -73,6 +74,8 @@ NAMED = [
     "api_key=none-sesame",
     "token=12345sesame",
     "password=12",
+    "hydra.launcher.setup=[export WANDB_API_KEY=sesame]",
+    "url=https://host/?api_key=sesame",
 ]
 
 

@@ -156,7 +156,7 @@ def _table(path: Path) -> csv_table.Table:
         raise UserError(
             f"{path} is not a file.\nType the path of a CSV file as described in docs/scaling.md."
         )
-    table = csv_table.read(path, str(path))
+    table = csv_table.read(path, str(path), comment="#")
     if table is None:
         raise UserError(
             f"{path} is empty.\nAdd a line of column names, and below it a line for each trial."

@@ -233,8 +233,9 @@ def outcome_of_error(error: BaseException) -> Outcome:
         return Outcome(State.REFUSED, f"its files cannot be written: {error}")
     names = {cls.__name__ for cls in type(error).__mro__}
     state = State.OUT_OF_MEMORY if names & OUT_OF_MEMORY else State.FAILED
-    notes = [str(error), *getattr(error, "__notes__", []), *_remedies(error)]
-    return Outcome(state, f"{type(error).__name__}: {'; '.join(notes)}")
+    notes = map(str, getattr(error, "__notes__", []))
+    sentences = [str(error), *notes, *_remedies(error)]
+    return Outcome(state, f"{type(error).__name__}: {'; '.join(sentences)}")
 
 
 def _is_disk_full(error: BaseException) -> bool:

@@ -102,9 +102,9 @@ def _journal_size(study: Path) -> int:
 def was_cancelled(job_id: str) -> bool:
     """Return whether this user ended the job with scancel; if the accounting does not tell, he has
     not."""
-    deadline = time.monotonic() + _ACCOUNTED_S
     with suppress(SlurmError):
         info = squeue().by_id.get(job_id)
+        deadline = time.monotonic() + _ACCOUNTED_S
         while info and info.state == "CANCELLED" and time.monotonic() < deadline:
             users = [account.by for account in sacct([job_id]).values() if account.by]
             if users:

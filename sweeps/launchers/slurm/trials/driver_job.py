@@ -45,7 +45,8 @@ from sweeps.launchers.slurm.trials.driver_chain import (
     was_cancelled,
 )
 
-_OF_THE_NODE = "SLURM_CONF"  # variable that may differ between the terminal and the job
+# variables of the job itself: the cluster as its node sees it, and a token, which no file gets
+_OF_THE_NODE = ("SLURM_CONF", "SLURM_JWT")
 _PLACE = "SWEEPYARD_DRIVER"  # variable with the folder of the driver's job
 _DAY_MIN = 24 * 60
 _SHORTEST_MIN = 60
@@ -76,7 +77,7 @@ class Launch:
         variables = {
             name: value
             for name, value in os.environ.items()
-            if name.startswith(prefixes) and name != _OF_THE_NODE
+            if name.startswith(prefixes) and name not in _OF_THE_NODE
         }
         return cls(list(words), Path.cwd(), variables, request(settings))
 
@@ -85,7 +86,7 @@ class Launch:
         `place`."""
         of_job = (*OF_JOBS, "SLURMD_", "SUBMITIT_", "SWEEPYARD_", "PYTHONPATH")
         for name in list(os.environ):
-            if name.startswith(of_job) and name != _OF_THE_NODE:
+            if name.startswith(of_job) and name not in _OF_THE_NODE:
                 del os.environ[name]
         os.environ.update(self.variables)
         os.environ[_PLACE] = str(place)
@@ -234,14 +235,17 @@ def _shortest(partition: str | None) -> tuple[float, str]:
     """Return the shortest time limit, in minutes, of the partitions in a list, by default of the
     site's default, and the partition's name."""
     typed = partition.split(",") if partition else []
-    # because sinfo hides some partitions; sbatch names one that is wrong
-    limits = [(math.inf, "")]
+    limits: dict[str, float] = {}
     with suppress(SlurmError):  # because sbatch, or the preview, names the problem
         for word, limit in rows(["sinfo", "--noheader", "--format=%P|%l"], 2):
             name = word.rstrip("*")
             if name in typed or (not typed and name != word):
-                limits.append((minutes_in(limit), name))
-    return min(limits)
+                limits[name] = minutes_in(limit)
+    # because sinfo hides some partitions; sbatch names one that is wrong
+    if not limits or len(limits) < len({*typed}):
+        return math.inf, ""
+
+    return min((minutes, name) for name, minutes in limits.items())
 
 
 def requested(study: Path, settings: SlurmLauncherConf) -> dict[str, object]:
@@ -319,6 +323,10 @@ def _send(study: Path, follows: Path | None, launch: Launch) -> str:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         return job_id
+    except OSError:
+        # because a folder means that a driver follows
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _parameters(folder: Path, settings: SlurmLauncherConf, follows: Path | None) -> dict[str, Any]:
@@ -330,7 +338,10 @@ def _parameters(folder: Path, settings: SlurmLauncherConf, follows: Path | None)
     own["open-mode"] = "append"
     own["signal"] = f"TERM@{warning_s}"
     if follows:
-        own["dependency"] = f"afternotok:{read_job_id(follows)}"
+        job_id = read_job_id(follows)
+        if job_id is None:
+            raise BusyError(f"the id of its job cannot be read from {follows}")
+        own["dependency"] = f"afternotok:{job_id}"
         own["kill-on-invalid-dep"] = "yes"
     arguments = options["srun_args"]
     arguments[arguments.index(str(folder / "log"))] = log
