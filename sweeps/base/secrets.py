@@ -37,6 +37,7 @@ _IN_DICT = re.compile(
     rf"""^[^\s=]+=\[?\{{.*?(?P<key>{_KEY}["']?[ ]*:[ ]*){_VALUE}""", re.IGNORECASE
 )
 _SECRET_KEY = re.compile(_KEY, re.IGNORECASE)
+_YAML_LINE = re.compile(r"""(?P<start>[ -]*["']?(?P<key>[\w.+-]+)["']?: +)(?P<value>\S.*)""")
 _VARIABLE = re.compile(r"(?:PASSWORD|PASSWD|SECRET|TOKEN|KEY)$", re.IGNORECASE)
 # letters of a variable's value that is masked, because shorter values are parts of common words
 _SHORTEST = 6
@@ -83,6 +84,18 @@ def mask_value(key: str, value: Any) -> Any:
     if isinstance(value, list):
         return [mask_value("", entry) for entry in value]
     return without_password(value) if isinstance(value, str) else value
+
+
+def mask_lines(text: str) -> str:
+    """Return the lines of a YAML file, which may be damaged, without secrets."""
+    return "\n".join(map(_mask_line, text.splitlines()))
+
+
+def _mask_line(line: str) -> str:
+    match = _YAML_LINE.fullmatch(line)
+    if match is None:
+        return without_password(line)
+    return f"{match['start']}{mask_value(match['key'], match['value'])}"
 
 
 def refuse_typed(*typed: object) -> None:

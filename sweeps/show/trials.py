@@ -12,7 +12,7 @@ from typing import Any
 
 from sweeps.analysis import costs
 from sweeps.base.files import last_lines, open_regular
-from sweeps.base.secrets import without_password
+from sweeps.base.secrets import mask_lines, without_password
 from sweeps.base.wording import printable, text
 from sweeps.record.inside import is_inside
 from sweeps.record.study import StudySnapshot, TrialRecord, result_of
@@ -342,10 +342,10 @@ def _read_config(folder: Path, study: Path) -> list[str]:
         return []
     try:
         with open_regular(file) as stream:
-            lines = stream.read(_CONFIG).decode(errors="replace").splitlines()
+            text = stream.read(_CONFIG).decode(errors="replace")
     except OSError:
         return []
-    return [_masked(line, _LINE) for line in lines]
+    return [line[:_LINE] for line in mask_lines(text).splitlines()]
 
 
 def _wrapped(words: str, most: int = 56) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from sweeps.base.secrets import mask_value, without_password
+from sweeps.base.secrets import mask_lines, mask_value, without_password
 from sweeps.hydra import plain
 from sweeps.tracking.store import UNWANTED, first_line, is_refusal
 from sweeps.trial.job import Point
@@ -160,7 +160,7 @@ def copy_for_show(file: Path, folder: Path) -> Path:
             return file
         text = yaml.safe_dump(masked, sort_keys=False)
     except yaml.YAMLError:  # because the file may be damaged
-        text = without_password(text)
+        text = mask_lines(text)
     (folder / file.name).write_text(text)
     return folder / file.name
 

@@ -16,7 +16,7 @@ from mlflow import MlflowClient
 from omegaconf import OmegaConf
 
 from sweeps.base.errors import UserError
-from sweeps.base.secrets import has_password, mask_value, refuse_typed, without_password
+from sweeps.base.secrets import has_password, mask_lines, mask_value, refuse_typed, without_password
 from sweeps.record.definition import shared
 from sweeps.tracking.run_data import copy_for_show
 from sweeps.tracking.store import QUIET, artifacts_of
@@ -86,6 +86,12 @@ def test_a_password_is_seen_and_masked(text: str) -> None:
     with pytest.raises(UserError, match=r"\*\*\*.*\n.*MLFLOW_TRACKING_URI=.*oc.env") as refused:
         refuse_typed(["sweep.py", text])
     assert "sesame" not in str(refused.value)
+
+
+def test_lines_of_a_damaged_file_are_masked() -> None:
+    lines = "wandb:\n  api_key: sesame\n  'clientSecret': sesame\n- token: sesame\nlr: 0.1\nuri: http://me:sesame@h/\n{"
+    assert mask_lines(lines).count("***") == 4
+    assert "sesame" not in mask_lines(lines)
 
 
 @pytest.mark.parametrize("text", NAMED)
