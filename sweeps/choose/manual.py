@@ -13,7 +13,7 @@ import shlex
 import stat
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from hydra.errors import HydraException
 from sweeps.base.errors import UserError
 from sweeps.base.files import MALFORMED, CorruptFile, quarantine, read_json, write_whole
 from sweeps.base.wording import point_text
-from sweeps.choose import Next, Proposal
+from sweeps.choose import Changes, Next, Proposal
 from sweeps.choose.repeats import Seeds
 from sweeps.record.definition import Definition
 from sweeps.record.extension import user_name
@@ -47,31 +47,45 @@ class Manual:
     seed."""
 
     seeds: Seeds
+    _changes: Changes = field(default_factory=Changes)
+    # seeds of the trials, by the name of the added point
+    _begun: dict[str, list[Any]] = field(default_factory=dict)
 
     def next(self, study: StudySnapshot) -> Next:
         """Return the oldest added trial that has not begun."""
+        for number in self._changes.read_new(study):
+            trial = study.rows[number]
+            if trial.added and trial.of is None:
+                self._begun.setdefault(trial.added, []).append(trial.params.get(self.seeds.key))
         for added in study.added:
-            rows = [row for row in study.rows if row.added == added.name and row.of is None]
-            if rows and not self.seeds.in_grid:
+            begun = self._begun.get(added.name, [])
+            if begun and not self.seeds.in_grid:
                 continue
             for seed in self._choose_seeds(added):
-                params = {**added.params, **seed}
-                value = params.get(self.seeds.key)
-                if all(row.params.get(self.seeds.key) != value for row in rows):
-                    recorded = {} if self.seeds.in_grid else seed
-                    chosen = Proposal(
-                        params, By.PERSON, seed=recorded, outside=added.outside, added=added.name
-                    )
-                    return Next([chosen])
+                if seed not in begun:
+                    return Next([self._propose(added, seed)])
         return Next()
 
-    def _choose_seeds(self, added: Added) -> list[dict[str, int]]:
-        """Return the seeds to run an added point under, by their key."""
-        repeated = self.seeds.repeated
-        if not repeated or self.seeds.key in added.params:
-            return [{}]
-        seeds = [{self.seeds.key: seed} for seed in repeated]
-        return seeds if self.seeds.in_grid else seeds[:1]
+    def _choose_seeds(self, added: Added) -> Sequence[Any]:
+        """Return the seeds to run an added point under; None is no seed of the study."""
+        if not self.seeds.repeated or self.seeds.key in added.params:
+            return [added.params.get(self.seeds.key)]
+        return self.seeds.repeated if self.seeds.in_grid else self.seeds.repeated[:1]
+
+    def _propose(self, added: Added, seed: Any) -> Proposal:
+        chosen = (
+            {self.seeds.key: seed}
+            if self.seeds.repeated and self.seeds.key not in added.params
+            else {}
+        )
+        recorded = {} if self.seeds.in_grid else chosen
+        return Proposal(
+            {**added.params, **chosen},
+            By.PERSON,
+            seed=recorded,
+            outside=added.outside,
+            added=added.name,
+        )
 
 
 def end_trials(study: StudySnapshot, numbers: Sequence[int]) -> list[str]:
@@ -92,13 +106,13 @@ def _open_trial(study: StudySnapshot, number: int) -> tuple[TrialRecord, Attempt
     trial = next((trial for trial in study.rows if trial.number == number), None)
     attempt = TrialFolder(trial.folder).newest() if trial else None
     if trial is None or attempt is None or attempt.is_over:
-        problem = f"study {study.name} has no such trial"
-        if trial:
-            problem = f"the trial is {trial.state}"
-        running = [str(row.number) for row in study.rows if row.state is State.RUNNING]
-        advice = "No trial is running."
-        if running:
-            advice = f"Choose a running trial: {', '.join(running)}"
+        problem = (
+            f"the trial is {trial.state}" if trial else f"study {study.name} has no such trial"
+        )
+        running = ", ".join(
+            str(trial.number) for trial in study.rows if trial.state is State.RUNNING
+        )
+        advice = f"Choose a running trial: {running}" if running else "No trial is running."
         raise UserError(f"--trial {number}: {problem}.\n{advice}")
     return trial, attempt
 
@@ -114,11 +128,7 @@ def add_point(definition: Definition, study: StudySnapshot, text: str) -> Path:
     names = [name.partition(" under ")[0] for name in definition.parameters]
     keys = {name.lstrip("+"): name for name in names}
     swept = ", ".join(keys)
-    try:
-        typed = point_of(OverridesParser.create().parse_overrides(shlex.split(text)))
-    except (HydraException, ValueError) as error:
-        problem = f"--add '{text}' cannot be parsed: {error}".partition("\n")[0]
-        raise UserError(f"{problem}.\nType key=value for each of: {swept}") from error
+    typed = _parse_values(text, swept)
     wrong = [key for key in typed if key.lstrip("+") not in keys]
     if wrong or not typed:
         problem = (
@@ -128,6 +138,14 @@ def add_point(definition: Definition, study: StudySnapshot, text: str) -> Path:
     point = {keys[key.lstrip("+")]: value for key, value in typed.items()}
     refuse_duplicate(point, study.rows, study.added)
     return _request(study.folder, {"params": point})
+
+
+def _parse_values(text: str, swept: str) -> Point:
+    try:
+        return point_of(OverridesParser.create().parse_overrides(shlex.split(text)))
+    except (HydraException, ValueError) as error:
+        problem = f"--add '{text}' cannot be parsed: {error}".partition("\n")[0]
+        raise UserError(f"{problem}.\nType key=value for each of: {swept}") from error
 
 
 def exclude_points(study: Path, condition: str) -> Path:
@@ -240,13 +258,17 @@ def _is_outside(point: Point, space: SearchSpace, seeds: Seeds) -> bool:
     )
     if seeds.in_grid and seeds.key not in point:
         keys.pop(seeds.key, None)  # because the point runs under each seed
-    name = point_text(point)
     if missing := sorted(keys.keys() - point.keys()):
         advice = f"Type a value for each of: {', '.join(keys)}"
-        raise UserError(f"'{name}' cannot be added: {missing[0]} is missing.\n{advice}")
+        raise UserError(
+            f"'{point_text(point)}' cannot be added: {missing[0]} is missing.\n{advice}"
+        )
     if needless := sorted(point.keys() - keys.keys()):
-        problem = f"{needless[0]} does not exist with these values"
-        raise UserError(f"'{name}' cannot be added: {problem}.\nRemove {needless[0]}.")
+        advice = f"Remove {needless[0]}."
+        raise UserError(
+            f"'{point_text(point)}' cannot be added: {needless[0]} does not exist with these"
+            f" values.\n{advice}"
+        )
     first = {seeds.key: seeds.repeated[0]} if seeds.in_grid and seeds.repeated else {}
     return not space.contains({**first, **point})
 

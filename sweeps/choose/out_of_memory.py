@@ -5,13 +5,13 @@ import json
 import re
 from collections.abc import Sequence
 from itertools import chain
-from operator import ge
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from sweeps.base.errors import UserError
-from sweeps.record.study import StudySnapshot
+from sweeps.choose import Changes
+from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.space.space import canonical
 from sweeps.trial.job import Point, State
 
@@ -34,8 +34,11 @@ class OutOfMemory:
             )
         self._axes = [(match[1], match[2]) for match in matches if match]
         self._config = config
-        # by trial: values that comparable points have in common, and needs to compare them by
-        self._needs: dict[int, tuple[str, list[float]]] = {}
+        self._changes = Changes()
+        # needs of each trial that ran out of memory
+        self._needs_by_rest: dict[str, dict[int, tuple[float, ...]]] = {}
+        # the same trials: text of the values that comparable points have in common
+        self._rest_of: dict[int, str] = {}
 
     def refuse_unknown(self, swept: Sequence[str]) -> None:
         """Raise UserError if an axis has a key that is not in the configuration, not swept and in
@@ -51,43 +54,53 @@ class OutOfMemory:
 
     def explain_infeasible(self, study: StudySnapshot, point: Point) -> str:
         """Return why the point needs too much memory; empty if no trial shows this."""
+        for number in self._changes.read_new(study) if self._axes else ():
+            self._follow(study.rows[number])
         rest, needs = self._compare_by(point)
-        for trial in study.rows if needs else ():
-            if trial.state is not State.OUT_OF_MEMORY or trial.outside:
-                continue
-            if trial.number not in self._needs:
-                self._needs[trial.number] = self._compare_by(trial.configuration)
-            other, limits = self._needs[trial.number]
-            if rest == other and all(map(ge, needs, limits)):
-                axes = " and ".join("/".join(filter(None, axis)) for axis in self._axes)
+        for number, limits in self._needs_by_rest.get(rest, {}).items():
+            if all(need >= limit for need, limit in zip(needs, limits, strict=True)):
+                axes = " and ".join(
+                    f"{top}/{bottom}" if bottom else top for top, bottom in self._axes
+                )
                 return (
-                    f"by {axes} it needs at least as much memory as trial {trial.number}, which ran"
-                    " out of memory.\nTo try such trials anyway, type hydra.sweeper.memory_axes=[]"
+                    f"by {axes} it needs at least as much memory as trial {number}, which ran out"
+                    " of memory.\nTo try such trials anyway, type hydra.sweeper.memory_axes=[]"
                 )
         return ""
 
-    def _compare_by(self, point: Point) -> tuple[str, list[float]]:
+    def _follow(self, trial: TrialRecord) -> None:
+        if rest := self._rest_of.pop(trial.number, ""):  # because the trial is retried
+            self._needs_by_rest[rest].pop(trial.number)
+        if trial.state is not State.OUT_OF_MEMORY or trial.outside:
+            return
+        rest, needs = self._compare_by(trial.configuration)
+        if needs:
+            self._needs_by_rest.setdefault(rest, {})[trial.number] = needs
+            self._rest_of[trial.number] = rest
+
+    def _compare_by(self, point: Point) -> tuple[str, tuple[float, ...]]:
         """Return the values that comparable points have in common, as text, and the needs to
         compare them by."""
         values = {key.lstrip("+"): value for key, value in point.items()}
         rest = dict(values)
         kinds = []
-        needs: list[float] = []
+        needs = []
         for top, bottom in self._axes:
             if not {top, bottom} & set(values):
                 continue
             above = _numbers(values.get(top, OmegaConf.select(self._config, top)))
-            below = [1.0]
-            if bottom:
-                default = OmegaConf.select(self._config, bottom, default=1)
-                below = _numbers(values.get(bottom, default))
+            below = (
+                _numbers(values.get(bottom, OmegaConf.select(self._config, bottom, default=1)))
+                if bottom
+                else [1]
+            )
             if above and below and len(below) == 1:
                 # because 0 GPUs use the memory of the CPU
                 kinds.append((len(above), below[0] == 0))
                 needs += [number / (below[0] or 1.0) for number in above]
                 rest.pop(top, None)
                 rest.pop(str(bottom), None)
-        return f"{canonical(rest)} {kinds}", needs
+        return f"{canonical(rest)} {kinds}", tuple(needs)
 
 
 def _numbers(value: Any) -> list[float]:
@@ -98,6 +111,6 @@ def _numbers(value: Any) -> list[float]:
     except ValueError:
         return []
     items = list(parsed) if isinstance(parsed, list) or OmegaConf.is_list(parsed) else [parsed]
-    if any(type(item) not in (int, float) for item in items):
-        return []
-    return [float(item) for item in items]
+    return (
+        [float(item) for item in items] if all(type(item) in (int, float) for item in items) else []
+    )

@@ -1,15 +1,15 @@
 """Repeats: each configuration of a search under several seeds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from omegaconf import DictConfig, OmegaConf
 
 from sweeps.analysis.comparison import FIRST_TEST
 from sweeps.base.errors import UserError
-from sweeps.choose import Next, Proposal
+from sweeps.choose import Changes, Next, Proposal
 from sweeps.hydra.settings import SweeperConf
-from sweeps.record.study import By, StudySnapshot, by_first
+from sweeps.record.study import By, StudySnapshot, TrialRecord
 from sweeps.space.space import Choice, SearchSpace, is_grid
 
 
@@ -38,24 +38,37 @@ class Repeats:
     for all."""
 
     seeds: Seeds
+    _changes: Changes = field(default_factory=Changes)
+    # by number of the first trial, and seed
+    _trials: dict[int, dict[int, TrialRecord]] = field(default_factory=dict)
+    # first trials of the configurations with seeds left
+    _open: dict[int, None] = field(default_factory=dict)
 
     def next(self, study: StudySnapshot) -> Next:
         """Return the next seed of the first configuration with a seed left."""
-        if study.enough:
+        for number in self._changes.read_new(study):
+            self._follow(study.rows[number], study)
+        if study.enough or not self._open:
             return Next()
-        key = self.seeds.key
-        for number, trials in by_first(study.rows).items():
-            first = study.rows[number]
-            # a trial has no seed if that was lost with its files
-            if key not in first.seed or any(trial.state.decides for trial in trials):
-                continue
-            begun = [trial.seed.get(key, self.seeds.repeated[0]) for trial in trials]
-            for seed in self.seeds.repeated:
-                if seed not in begun:
-                    chosen = {key: seed}
-                    params = {**first.params, **chosen}
-                    return Next([Proposal(params, By.REPEAT, number, chosen, first.outside)])
-        return Next()
+        number = next(iter(self._open))
+        first = study.rows[number]
+        begun = self._trials[number]
+        left = [seed for seed in self.seeds.repeated if seed not in begun]
+        seed = {self.seeds.key: left[0]}
+        params = {**first.params, **seed}
+        return Next([Proposal(params, By.REPEAT, number, seed, first.outside)])
+
+    def _follow(self, trial: TrialRecord, study: StudySnapshot) -> None:
+        first = trial.first
+        if trial.race or self.seeds.key not in study.rows[first].seed:
+            return  # also if its seed is lost with its files
+        begun = self._trials.setdefault(first, {})
+        begun[trial.seed.get(self.seeds.key, self.seeds.repeated[0])] = trial
+        is_decided = any(study.rows[repeat.number].state.decides for repeat in begun.values())
+        if is_decided or len(begun) >= len(self.seeds.repeated):
+            self._open.pop(first, None)
+        else:
+            self._open[first] = None
 
 
 def choose_seeds(settings: SweeperConf, space: SearchSpace, config: DictConfig) -> Seeds:

@@ -48,9 +48,10 @@ def count_distinct(space: SearchSpace, limit: int, begun: Iterable[Point] = ()) 
     points = set(map(canonical, begun))
     # because points repeat if conditions overlap
     for point in islice(space.all_points(), 20 * limit):
+        points.add(canonical(point))
+        # after each, because the next one may be far
         if len(points) >= limit:
             break
-        points.add(canonical(point))
     return min(limit, len(points))
 
 

@@ -14,11 +14,12 @@ from sqlalchemy.exc import ArgumentError
 
 from sweeps.base.errors import Outage, UserError
 from sweeps.base.secrets import without_password
+from sweeps.choose import Changes
 from sweeps.choose.sampler.encoding import choice_of, own_distributions, true_distribution
 from sweeps.choose.sampler.fed_study import RUNS, read_reports
 from sweeps.choose.sampler.outcomes import BLAMED
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.space.space import Interval, SearchSpace, canonical
+from sweeps.space.space import Interval, Parameter, SearchSpace, canonical
 from sweeps.trial.job import State
 
 _OWNER = "sweepyard"  # attribute of a study in the storage: the folder of its study here
@@ -50,8 +51,8 @@ class Mirror:
         self._study = study
         self._clock = clock
         self._distributions = _distributions_by_key(space)
-        # trials as the storage has them, by number
-        self._written: dict[int, TrialRecord] = {}
+        self._changes = Changes()
+        self._pending: dict[int, None] = {}  # numbers of the trials to compare and write
         self._not_before = 0.0
         self._connected = False
         self.problem: Outage | None = None
@@ -101,12 +102,13 @@ class Mirror:
         self._optuna_study.set_user_attr(_OWNER, str(self._study.folder))
         trials = self._optuna_study.get_trials(deepcopy=False)
         self._stored = {trial.user_attrs.get(_NUMBER): trial for trial in trials}
-        self._written = {}
+        self._pending = dict.fromkeys(range(len(self._study.rows)))
 
     def tick(self, at_once: bool = False) -> None:
         """Write the trials that have ended. After a failure, skip until its pause is over, unless
         `at_once`. Raises nothing."""
-        is_written = self._connected and not self._pending()
+        self._pending |= dict.fromkeys(self._changes.read_new(self._study))
+        is_written = self._connected and not self._pending
         is_pause = self._clock() < self._not_before and not at_once
         if is_written or is_pause:
             return
@@ -136,17 +138,14 @@ class Mirror:
     def _write(self) -> None:
         """Add the ended trials that are pending. Raises ValueError if the storage has another
         outcome of a trial, or a trial that the study has not."""
-        if not self._stored.keys() <= {trial.number for trial in self._study.rows}:
+        rows = self._study.rows
+        if not self._stored.keys() <= set(range(len(rows))):
             raise ValueError(self._stored.keys())
 
-        for trial in self._pending():
-            self._add(trial)
-            self._written[trial.number] = trial
-
-    def _pending(self) -> list[TrialRecord]:
-        """Return the ended trials to compare and write."""
-        ended = [trial for trial in self._study.rows if trial.state.is_over]
-        return [trial for trial in ended if self._written.get(trial.number) is not trial]
+        for number in sorted(self._pending):
+            if rows[number].state.is_over:
+                self._add(rows[number])
+            del self._pending[number]
 
     def _add(self, trial: TrialRecord) -> None:
         new = self._freeze(trial)
@@ -165,12 +164,7 @@ class Mirror:
         attribute."""
         distributions = self._distributions | own_distributions(trial)
         typed = trial.configuration
-        # what Optuna has no place for
-        attributes: dict[str, Any] = {_NUMBER: trial.number, "state": str(trial.state)}
-        if trial.error:
-            attributes["error"] = trial.error
-        if trial.seed:
-            attributes["seed"] = dict(trial.seed)
+        attributes = _attributes(trial)
         if trial.outside or not typed.keys() <= distributions.keys():
             attributes["params"] = dict(trial.params)
             typed = {}
@@ -187,6 +181,12 @@ class Mirror:
             intermediate_values=reports,
             constraints=_CONSTRAINTS.get(trial.state),
         )
+
+
+def _attributes(trial: TrialRecord) -> dict[str, Any]:
+    """Return what Optuna has no place for; without what is empty."""
+    attributes = {"state": str(trial.state), "error": trial.error, "seed": dict(trial.seed)}
+    return {_NUMBER: trial.number, **{name: value for name, value in attributes.items() if value}}
 
 
 def delete_study(url: str, name: str) -> None:
@@ -209,16 +209,20 @@ def _reason(error: Exception) -> str:
 
 def _distributions_by_key(space: SearchSpace) -> dict[str, BaseDistribution]:
     """Return a distribution for each key; for a key under several conditions, of all its values."""
+    parameters: dict[str, list[Parameter]] = {}
+    for parameter in space.parameters:
+        parameters.setdefault(parameter.key, []).append(parameter)
+
     distributions: dict[str, BaseDistribution] = {}
-    for key in {parameter.key: None for parameter in space.parameters}:
-        same = [parameter for parameter in space.parameters if parameter.key == key]
-        values: list[Any] = [*chain.from_iterable(parameter.values for parameter in same)]
+    for key, same in parameters.items():
         if len(same) == 1:
             distributions[key] = true_distribution(same[0])
         elif not any(isinstance(parameter, Interval) for parameter in same):
             choices = dict.fromkeys(chain.from_iterable(p.distinct for p in same))
             distributions[key] = CategoricalDistribution(tuple(choices))
-        elif all(type(value) in (int, float) for value in values):
-            # else Optuna has no distribution
-            distributions[key] = FloatDistribution(float(min(values)), float(max(values)))
+        else:
+            values: list[Any] = [*chain.from_iterable(p.values for p in same)]
+            if all(type(value) in (int, float) for value in values):
+                # else Optuna has no distribution
+                distributions[key] = FloatDistribution(float(min(values)), float(max(values)))
     return distributions

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import optuna
-from optuna.distributions import distribution_to_json
+from optuna.distributions import IntDistribution, distribution_to_json
 
 from sweeps.base.errors import UserError
 from sweeps.choose.sampler.encoding import Encoding, quiet_about_lists
@@ -33,7 +33,11 @@ class OwnSpace:
         point = Point()
         for parameter, name in self.encoding.named:
             if self.encoding.space.exists(parameter, point):
-                point[parameter.key] = trial._suggest(name, self.encoding.distributions[name])
+                distribution = self.encoding.distributions[name]
+                value = trial._suggest(name, distribution)
+                # because a sampler of the user's may return numpy.int64, or 16.0
+                is_whole = isinstance(distribution, IntDistribution)
+                point[parameter.key] = int(value) if is_whole else value
         return point
 
     def accepts(self, trial: optuna.Trial) -> bool:

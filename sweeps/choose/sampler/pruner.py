@@ -1,10 +1,11 @@
 """Early stopping: whether a running trial is worse than others and should end."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from optuna.pruners import BasePruner
 
+from sweeps.choose import Changes
 from sweeps.choose.sampler.faults import explain_faults
 from sweeps.choose.sampler.fed_study import FedStudy
 from sweeps.choose.sampler.stored import storable
@@ -19,6 +20,9 @@ class Pruner:
 
     fed: FedStudy
     record: Record
+    _changes: Changes = field(default_factory=Changes)
+    # trials of each configuration, by its first trial
+    _groups: dict[int, set[int]] = field(default_factory=dict)
 
     def report(self, number: int, step: int, value: float) -> bool:
         """Record a value of the objective, and return whether the trial should end."""
@@ -47,5 +51,8 @@ class Pruner:
         return prunes
 
     def _is_given_up(self, first: int) -> bool:
-        repeats = [trial for trial in self.record.trials if trial.first == first and not trial.race]
-        return any(trial.state.decides for trial in repeats)
+        for number in self._changes.read_new(self.record.study):
+            trial = self.record.trials[number]
+            if not trial.race:
+                self._groups.setdefault(trial.first, set()).add(number)
+        return any(self.record.trials[number].state.decides for number in self._groups[first])
