@@ -95,6 +95,11 @@ def _split(text: str, separator: str) -> list[tuple[int, Cells]]:
 
 
 def _refuse_header(source: str, header: Cells, rows: list[tuple[int, Cells]]) -> None:
+    if len(header) == 1 and len(header[0].split()) > 1:
+        raise UserError(
+            f"{source}: column {header[0]!r} contains a space, and the header no separator.\n"
+            "Separate the columns by commas"
+        )
     unnamed = [column for column, key in enumerate(header) if not key]
     if unnamed == [0] and _is_index([cells[0] for _, cells in rows]):
         raise UserError(

@@ -197,7 +197,8 @@ def _explain_type(error: OmegaConfBaseException, problem: str, full_key: str, te
         is_whole = isinstance(error.child_node, IntegerNode)
         advice = _as_written(name, advise_number(full_key, text, is_whole))
         return must_be(error, name) + (f".\n{advice}" if advice else "")
-    if isinstance(error.child_node, ListConfig):
+    is_null = "is not Optional" in problem
+    if isinstance(error.child_node, ListConfig) and not is_null:
         return f"it must be a list.\nWrite: {name}: ['{text}']"
     if isinstance(error.child_node, BooleanNode):
         return f"it must be true or false.\nWrite: {name}: true"

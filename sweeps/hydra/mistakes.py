@@ -294,7 +294,7 @@ def _shorten(error: Exception, lines: list[str], config: DictConfig) -> str:
 
 def _advise_type(key: str, value: str, error: OmegaConfBaseException, config: DictConfig) -> str:
     """Return what a key of a list or a number takes; empty for other types."""
-    if isinstance(error.child_node, ListConfig):
+    if isinstance(error.child_node, ListConfig) and error.value is not None:
         return f"\nType a list: {shlex.quote(f'{key}=[{value}]')}"
     if isinstance(error.child_node, BooleanNode):
         return f".\nType {key}=true or {key}=false"

@@ -75,8 +75,8 @@ class SearchSpace:
             for key, value in point.items():
                 values.setdefault(key, {})[canonical({key: value})] = value
         choices = []
-        keys = {parameter.key for parameter in self.parameters}
         # of a record, all are parameters
+        keys = {parameter.key for parameter in self.parameters if parameter.condition is None}
         for key in (key for key in values if key not in keys):
             words = [texts.get(name, text_of(value)) for name, value in values[key].items()]
             choices.append(Choice(key, tuple(values[key].values()), tuple(words)))

@@ -158,6 +158,8 @@ def make(
     brought = Brought(loader, config)
     composer = Composer(loader, config, brought if is_new or settings.extend else None)
     space, notes = read_space(composer, config, settings, typed, is_new)
+    # also those of files
+    refuse_typed(*space.fixed, *(f"{swept.key}={swept.typed}" for swept in space.parameters))
     if not grid:
         _refuse_search(settings, space, app.task_function)
     choosing = Choosing(name, folder, settings, space, config)
