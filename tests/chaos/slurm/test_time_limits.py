@@ -12,13 +12,13 @@ from tests.chaos.oracle import check
 from tests.chaos.slurm.test_random_faults_on_slurm import LAUNCHERS
 
 pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.long]
-EPOCHS = 250
-LIMITS = ["hydra.launcher.timeout_min=1", "hydra.launcher.signal_delay_s=40", "hydra.sweeper.n_jobs=2"]
+EPOCHS = 375
+LIMITS = ["hydra.launcher.timeout_min=1", "hydra.launcher.signal_delay_s=30", "hydra.sweeper.n_jobs=2"]
 
 
 def test_trials_resume_in_another_worker_after_a_time_limit(tmp_path: Path, store: str) -> None:
     study = Study(tmp_path / "work", store, EPOCHS)
-    done = study.finish(study.start([*LAUNCHERS["workers"], *LIMITS]), timeout_s=300)
+    done = study.finish(study.start([*LAUNCHERS["workers"], *LIMITS]), timeout_s=450)
     assert done.code == 0
     check(study.path, store, TRIALS, EPOCHS)
     attempts = [attempt for trial in read_study(*find("s", study.path.parent)).rows for attempt in trial.attempts]
