@@ -100,6 +100,20 @@ def _refuse_header(source: str, header: Cells, rows: list[tuple[int, Cells]]) ->
             f"{source}: column {header[0]!r} contains a space, and the header no separator.\n"
             "Separate the columns by commas"
         )
+    _refuse_unnamed(source, header, rows)
+
+    twice = next((key for key, count in Counter(filter(None, header)).items() if count > 1), None)
+    if twice is not None:
+        raise UserError(f"{source}: column {twice!r} occurs twice.\nRemove or rename one of them")
+    wrong = next((column for column in header if _is_number(column)), None)
+    if wrong is not None:
+        raise UserError(
+            f"{source}: its first line has the value {wrong}, and no name.\nAdd a header"
+        )
+
+
+def _refuse_unnamed(source: str, header: Cells, rows: list[tuple[int, Cells]]) -> None:
+    """Raise UserError for a column with values and without a name."""
     unnamed = [column for column, key in enumerate(header) if not key]
     if unnamed == [0] and _is_index([cells[0] for _, cells in rows]):
         raise UserError(
@@ -109,15 +123,6 @@ def _refuse_header(source: str, header: Cells, rows: list[tuple[int, Cells]]) ->
     if unnamed and any(cells[unnamed[0]] for _, cells in rows if len(cells) > unnamed[0]):
         raise UserError(
             f"{source}: column {unnamed[0] + 1} has no name.\nAdd its name to the header"
-        )
-
-    twice = next((key for key, count in Counter(filter(None, header)).items() if count > 1), None)
-    if twice is not None:
-        raise UserError(f"{source}: column {twice!r} occurs twice.\nRemove or rename one of them")
-    wrong = next((column for column in header if _is_number(column)), None)
-    if wrong is not None:
-        raise UserError(
-            f"{source}: its first line has the value {wrong}, and no name.\nAdd a header"
         )
 
 

@@ -49,13 +49,13 @@ def has_password(text: str) -> bool:
 
 def without_password(text: str) -> str:
     """Return the text with asterisks in place of the passwords of its addresses."""
-    return _PASSWORD.sub(
-        lambda match: (
-            (match["query"] or match["user"] or match["token"])
-            + ("***" if match["query"] else "***@")
-        ),
-        text,
-    )
+    return _PASSWORD.sub(_mask_password, text)
+
+
+def _mask_password(match: re.Match[str]) -> str:
+    if match["query"]:
+        return f"{match['query']}***"
+    return f"{match['user'] or match['token']}***@"
 
 
 def without_secrets(text: str) -> str:

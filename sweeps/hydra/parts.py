@@ -348,22 +348,22 @@ def set_typed(
 ) -> None:
     """Set what Hydra's job node says about a trial: its overrides, and names made of them."""
     job = config.hydra.job
-    task = {}
+    task = []
+    task_words = []
     hydra_words = []
     for word, override in zip(typed, parsed, strict=True):
         if override.is_hydra_override():
             hydra_words.append(word)
         else:
-            task[word] = override
+            task.append(override)
+            task_words.append(word)
     with open_dict(config):
-        config.hydra.overrides.task = [*task]
+        config.hydra.overrides.task = task_words
         config.hydra.overrides.hydra.extend(hydra_words)
         job.num = number
         job.id = str(number)  # as in Hydra's own launcher
         if _overrides_dirname:
-            job.override_dirname = _overrides_dirname(
-                [*task.values()], **job.config.override_dirname
-            )
+            job.override_dirname = _overrides_dirname(task, **job.config.override_dirname)
 
 
 def set_output_dir(config: DictConfig) -> None:

@@ -136,12 +136,8 @@ def check(config: DictConfig, starts: bool = False, is_new: bool = False) -> Non
                 _check_ranks(config, hydra.launcher)
             if (starts or is_new) and hydra is not None:
                 refuse_conflicts(hydra)
-                if whole is not None and (counts := _other_gpus(config, hydra.launcher)):
-                    key, count, launched = counts
-                    raise UserError(
-                        f"hydra.launcher.gpus_per_node={launched} and {key}={count} conflict.\n"
-                        f"Type {key}={launched}, and remove hydra.launcher.gpus_per_node"
-                    )
+                if whole is not None:
+                    _refuse_other_gpus(config, hydra.launcher)
             if (starts or is_new) and hasattr(whole, "check_typed"):
                 whole.check_typed()
             if starts and whole is not None:
@@ -207,6 +203,20 @@ def _check_ranks(config: DictConfig, launcher: DictConfig) -> None:
                 f"{name}={count}: this launcher starts one process.\nUse hydra/launcher=local, or"
                 " slurm"
             )
+
+
+def _refuse_other_gpus(config: DictConfig, launcher: DictConfig) -> None:
+    """Raise UserError if the launcher would request other GPUs than the app's key for GPUs asks
+    for."""
+    counts = _other_gpus(config, launcher)
+    if counts is None:
+        return
+
+    key, count, launched = counts
+    raise UserError(
+        f"hydra.launcher.gpus_per_node={launched} and {key}={count} conflict.\n"
+        f"Type {key}={launched}, and remove hydra.launcher.gpus_per_node"
+    )
 
 
 def _other_gpus(config: DictConfig, launcher: DictConfig) -> tuple[str, Any, Any] | None:
