@@ -1,5 +1,5 @@
 """A study of 100, of 1,000 and of 10,000 finished trials: the seconds that one more trial takes, and their ratio; the
-seconds of `python -m sweeps status`, those until a resumed driver starts its next trial, and its most memory.
+seconds of `sweepyard status`, those until a resumed driver starts its next trial, and its most memory.
 
 A few trials of each size are run for real, two at a time, and return at once; the others are copies of the first one,
 in their folders and in the study's journal. MLflow has those alone that were run.

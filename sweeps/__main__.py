@@ -1,4 +1,4 @@
-"""python -m sweeps, or sweepyard: commands for studies, with or without a running driver; see
+"""Run sweepyard, the commands for studies, of which `python -m sweeps` is another name; see
 sweeps/commands/."""
 
 import gc
@@ -38,7 +38,7 @@ def main() -> None:
     neighbours.warn()
     gc.disable()  # because reading a long study makes many objects, but no garbage
     try:
-        raise SystemExit(app(standalone_mode=False))
+        raise SystemExit(app(prog_name="sweepyard", standalone_mode=False))
     except typer.Abort:
         print("Aborted!", file=sys.stderr)
         raise SystemExit(ExitCode.FAILED) from None

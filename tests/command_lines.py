@@ -168,7 +168,7 @@ def theirs(*arguments: str, name: str = "s") -> list[str]:
 
 
 def sweeps(folder: Path, *arguments: str, timeout_s: float = 120) -> Done:
-    """Run `python -m sweeps ARGUMENTS` in `folder`, and return its result."""
+    """Run `sweepyard ARGUMENTS` in `folder`, and return its result."""
     return run(["-m", "sweeps", *arguments], folder, {"PYTHONPATH": str(ROOT)}, timeout_s)
 
 

@@ -180,7 +180,7 @@ def test_typed_command_widens_a_running_study(tmp_path: Path) -> None:
     refused = lines.run(lines.theirs(*slow, "+x=1,2,3", "hydra.sweeper.extend=true"), tmp_path)
     assert refused.code == 2
     assert refused.err == (
-        "+x=1,2,3: study s has 4 too.\nType: +x=1,2,3,4. To try it no further: python -m sweeps exclude s x=4\n"
+        "+x=1,2,3: study s has 4 too.\nType: +x=1,2,3,4. To try it no further: sweepyard exclude s x=4\n"
     )
     same = lines.run(lines.theirs(*slow, "+x=1,2,4", "hydra.sweeper.extend=true"), tmp_path)
     assert "study s is being run by process" in same.err

@@ -1,4 +1,4 @@
-"""The commands of python -m sweeps on ended, running and damaged studies, and after typing mistakes."""
+"""The commands of sweepyard on ended, running and damaged studies, and after typing mistakes."""
 
 import json
 import os
@@ -97,10 +97,10 @@ def test_running_study_is_shown_and_stopped(tmp_path: Path) -> None:
     assert f"process {driver.pid} on" in sweeps(tmp_path, "list").out
     stopped = sweeps(tmp_path, "stop", "s")
     assert stopped.code == 0, stopped.said
-    assert stopped.out.splitlines()[-1] == "stopped. Resume: python -m sweeps resume s"
+    assert stopped.out.splitlines()[-1] == "stopped. Resume: sweepyard resume s"
     done = lines.finish(driver, tmp_path)
     assert done.code == 130, done.said
-    assert "is not finished: it was stopped by python -m sweeps stop" in done.out
+    assert "is not finished: it was stopped by sweepyard stop" in done.out
     shown = sweeps(tmp_path, "status", "s").out
     assert "0 of 5 trials have ended (3 queued, 2 cancelled); cancelled trials resume with the study" in shown
     assert (
@@ -162,13 +162,13 @@ WRONG = [
     (["stop"], "stop: the name of a study is missing.\nStudies: killed, failed, good"),
     (["prune", "good", "--trial", "two"], "--trial two: it must be a whole number.\nType, for example: --trial 2"),
     (["ui", "good", "--port=a"], "--port a: it must be a whole number.\nType, for example: --port 5000"),
-    (["list", "good"], " list takes no such word.\nType: sweeps status good"),
-    (["status", "good", "failed"], "failed: sweeps status takes no such word.\nSee: "),
-    (["exclude", "good", "x", ">", "1", "--root", "."], "sweeps exclude good 'x > 1' --root ."),
-    (["prune", "good", "0"], "prune: --trial is missing.\nType: sweeps prune good --trial 0"),
-    (["prune", "good", "--trial", "0", "1"], "Type: sweeps prune good --trial 0 --trial 1"),
+    (["list", "good"], " list takes no such word.\nType: sweepyard status good"),
+    (["status", "good", "failed"], "failed: sweepyard status takes no such word.\nSee: "),
+    (["exclude", "good", "x", ">", "1", "--root", "."], "sweepyard exclude good 'x > 1' --root ."),
+    (["prune", "good", "0"], "prune: --trial is missing.\nType: sweepyard prune good --trial 0"),
+    (["prune", "good", "--trial", "0", "1"], "Type: sweepyard prune good --trial 0 --trial 1"),
     (["prune", "good", "--trial", "0,1"], "--trial 0,1: it must be a whole number.\nType: --trial 0 --trial 1"),
-    (["best", "good", "1"], "1: sweeps best takes no such word.\nType: sweeps best good --trial 1"),
+    (["best", "good", "1"], "1: sweepyard best takes no such word.\nType: sweepyard best good --trial 1"),
     (["list", "--root", "nowhere"], "--root nowhere: there is no such folder.\nType the folder that contains"),
     (["list", "--root", "multirun/good/study.json"], "--root multirun/good/study.json: it is a file.\nType the folder"),
     (["list", "--root", "multirun/good"], "--root multirun/good: it is a study.\nType the folder that contains"),
@@ -181,7 +181,7 @@ WRONG = [
     (["status", "goood"], "there is no study goood in multirun.\nDid you mean good?"),
     (["stop", ".."], "there is no study .."),
     (["ui", "nothing"], "there is no study nothing in multirun.\nStudies: killed, failed, good"),
-    (["ui", "good"], "has no runs of study good\nSend them: python -m sweeps sync good"),
+    (["ui", "good"], "has no runs of study good\nSend them: sweepyard sync good"),
     (["ui", "good", "--uri", "sqlite:///none.db"], "none.db has no study or runs named good"),
     (["ui", "--uri", "sqlite:///none.db"], "none.db\nCreate it with sweep.py -m, or choose an existing store with"),
     (["ui", "--uri", "postgresql://me:sesame@h/db"], "postgresql://me:***@: a password in a command line"),
@@ -210,9 +210,9 @@ WRONG = [
     (["resume", "failed", "--retry", "lost"], "no such trials to retry. It has: 2 failed, 0 diverged"),
     (["resume", "good", "--retry", "failed"], "no such trials to retry. It has: 0 failed"),
     (["resume", "failed", "zz=3", "--retry", "failed"], "zz=3: there is no such setting.\nType a setting of the lau"),
-    (["resume", "good", "x=3"], "sweeps x.\nTo add a trial, type: python -m sweeps resume good --add x=3"),
+    (["resume", "good", "x=3"], "sweeps x.\nTo add a trial, type: sweepyard resume good --add x=3"),
     (["resume", "good", "x=3,4"], "To add values, type: "),
-    (["resume", "good", "mem_gb=8"], "Type: python -m sweeps resume good hydra.launcher.mem_gb=8"),
+    (["resume", "good", "mem_gb=8"], "Type: sweepyard resume good hydra.launcher.mem_gb=8"),
     (["resume", "good", "repeats=2"], "another value makes another study.\nType: "),
     (["resume", "failed", "1"], "1: not a setting, as in key=value.\nTo retry such trials, type: "),
     (
@@ -240,16 +240,16 @@ WRONG = [
     (["report", "good", "--methods", "--open"], "--methods and --open conflict, because --methods writes no page"),
     (["report", "good", "--methods", "--target", "1"], "--methods and --scaling conflict.\nType a command for each"),
     (["report", "good", "--figures", "multirun/good/study.json"], "the path is a file.\nChoose a folder: --figures"),
-    (["ui", "good", "failed"], "has no runs of study good\nSend them: python -m sweeps sync good"),
+    (["ui", "good", "failed"], "has no runs of study good\nSend them: sweepyard sync good"),
     (["ui", "good", "failed", "--uri", "sqlite:///none.db"], "--uri is for runs outside of studies.\nRemove --uri"),
     (["bundle", "good", "--output", "multirun"], "--output multirun: the path is a folder.\nChoose a file"),
     (
         ["reproduce", "multirun/good/study.json", "hydra.sweeper.study_name=x"],
         "keeps its name and place.\nChoose a folder",
     ),
-    (["reproduce", "no.zip"], "no.zip: there is no such file.\nMake a bundle from a study: python -m sweeps bundle"),
+    (["reproduce", "no.zip"], "no.zip: there is no such file.\nMake a bundle from a study: sweepyard bundle"),
     (["reproduce", "multirun/good/study.json"], "study.json: not a bundle (File is not a zip file).\nMake one"),
-    (["compare", "good"], "compare good: one study.\nAdd another name: python -m sweeps compare good NAME"),
+    (["compare", "good"], "compare good: one study.\nAdd another name: sweepyard compare good NAME"),
     (["compare", "good", "nothing"], "there is no study nothing in multirun.\nStudies: killed, failed, good"),
     (["compare", "good", "./multirun/good"], "study ./multirun/good was typed twice.\nRemove one of them"),
     (["compare", "good", "killed"], "study killed: none of its 3 trials has a result.\nLeave it out, or see why"),
@@ -287,7 +287,7 @@ def test_resume_changes_settings_of_the_launcher(answer: Answer) -> None:
 def test_status_has_the_command_that_retries_failed_trials(answer: Answer) -> None:
     code, output = answer("status", "failed")
     assert code == 0
-    retry = "Correct the cause of the failed trials, then type: python -m sweeps resume failed --retry failed"
+    retry = "Correct the cause of the failed trials, then type: sweepyard resume failed --retry failed"
     assert output.splitlines()[-1] == retry
     assert "Correct the cause" not in answer("status", "good")[1]
 
@@ -421,7 +421,7 @@ def test_missing_definition_is_named(answer: Answer, tmp_path: Path) -> None:
 def test_best_writes_no_file_by_default(answer: Answer, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     code, output = answer("best", "good")
-    assert code == 0 and "python -m sweeps best good --write && " in output
+    assert code == 0 and "sweepyard best good --write && " in output
     assert sorted(tmp_path.rglob("*")) == before
     assert answer("best", "good", "--write")[0] == 0
     assert (tmp_path / "multirun" / "good" / "experiment" / "best.yaml").exists()
@@ -449,7 +449,7 @@ def test_list_names_studies_in_subfolders_alone(answer: Answer, tmp_path: Path) 
     for study in (tmp_path / "multirun").glob("*/study.json"):
         study.parent.rename(group / study.parent.name)
     code, listed = answer("list")
-    assert code == 0 and "group contains study good. List it: python -m sweeps list --root multirun/group" in listed
+    assert code == 0 and "group contains study good. List it: sweepyard list --root multirun/group" in listed
 
 
 def test_folder_in_place_of_an_outcome_hides_no_trial(answer: Answer, tmp_path: Path) -> None:
@@ -513,7 +513,7 @@ def test_help_shows_no_flag_types_and_no_braces(answer: Answer, monkeypatch: pyt
     for name in re.findall(r"^  (\w+)  ", shown.partition("Commands:")[2], re.M):
         shown += answer(name, "--help")[1]
     assert "bool" not in shown and "{" not in shown
-    assert "sweeps status [OPTIONS] NAME\n" in shown and "sweeps ui [OPTIONS] [NAME]...\n" in shown
+    assert "sweepyard status [OPTIONS] NAME\n" in shown and "sweepyard ui [OPTIONS] [NAME]...\n" in shown
 
 
 def test_status_asks_slurm_only_without_a_driver(
@@ -556,24 +556,24 @@ def test_sync_adds_missing_records_to_mlflow(answer: Answer, tmp_path: Path, mon
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     code, output = answer("sync")
     assert code == 0
-    assert "study good is not tracked in MLflow. Send it: python -m sweeps sync good\n" in output
+    assert "study good is not tracked in MLflow. Send it: sweepyard sync good\n" in output
     assert not (tmp_path / "mlflow.db").exists()
     code, output = answer("sync", "good")
     assert code == 0
-    assert "study good: sent 2 of 2 trials to MLflow\ndashboard: python -m sweeps ui good" in output
+    assert "study good: sent 2 of 2 trials to MLflow\ndashboard: sweepyard ui good" in output
     assert "study failed: sent 3 of 3 trials to MLflow" in answer("sync", "failed")[1]
     message = "study killed: MLflow is up to date; 2 trials not ended yet"
     assert message in answer("sync", "killed")[1]
     code, output = answer("sync", "good")
     assert (code, output.splitlines()[0]) == (0, "study good: MLflow is up to date")
-    assert answer("status", "good")[1].endswith("dashboard: python -m sweeps ui good\n")
+    assert answer("status", "good")[1].endswith("dashboard: sweepyard ui good\n")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://h:1")
     assert "dashboard: http://h:1/#/experiments/1/runs?workflowType=machine_learning&" in answer("status", "good")[1]
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     damaged = tmp_path / "multirun" / "good" / "multirun.yaml"
     damaged.write_text("{")
     code, output = answer("sync", "good")
-    assert code == 2 and f"{damaged} cannot be read: " in output and "sweeps resume good" in output
+    assert code == 2 and f"{damaged} cannot be read: " in output and "sweepyard resume good" in output
 
 
 @pytest.mark.parametrize("words", [["ui"], ["sync"], ["resume"], ["delete", "--yes"]])
@@ -607,9 +607,7 @@ def test_resume_of_a_renamed_or_copied_study(studies: Path, answer: Answer, tmp_
     shutil.copytree(study, study.with_name("copied"))
     code, output = answer("resume", "copied")
     assert code == 2
-    assert "copied is a copy of study good. Resume the study itself: python -m sweeps resume good" in output.replace(
-        "\n", " "
-    )
+    assert "copied is a copy of study good. Resume the study itself: sweepyard resume good" in output.replace("\n", " ")
     renamed = study.rename(study.with_name("renamed"))
     code, output = answer("resume", "renamed")
     assert code == 2
@@ -619,7 +617,7 @@ def test_resume_of_a_renamed_or_copied_study(studies: Path, answer: Answer, tmp_
 def test_typing_mistake_is_refused_with_the_alternatives(tmp_path: Path) -> None:
     arguments: dict[str, list[str]] = {"sttaus": ["sttaus", "x"], "nothing": [], "no name": ["status"]}
     results: dict[str, Done] = run_all({name: ["-m", "sweeps", *words] for name, words in arguments.items()}, tmp_path)
-    assert results["sttaus"].err == "sttaus: there is no such command.\nType: python -m sweeps status x\n"
+    assert results["sttaus"].err == "sttaus: there is no such command.\nType: sweepyard status x\n"
     assert "resume" in results["nothing"].said
     assert "status: the name of a study is missing.\nThere are no studies yet" in results["no name"].err
     assert all(result.code == 2 for result in results.values())

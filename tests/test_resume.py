@@ -135,7 +135,7 @@ def test_objective_typo_stops_a_study_at_the_first_report(folder: Path) -> None:
     assert "hydra.sweeper.objective=val_accuracy" in out
     assert "study typo is not finished: the task reported no 'val_acc', which is the objective" in out
     assert "Another objective makes another study: choose another hydra.sweeper.study_name." in out
-    assert "Once trials return this objective, resume with: python -m sweeps resume typo --retry failed" in out
+    assert "Once trials return this objective, resume with: sweepyard resume typo --retry failed" in out
     started = [row for row in rows(folder / "multirun" / "typo") if row.attempts]
     assert len(started) <= 2
     assert all((row.state, steps(row.folder)) == (State.FAILED, [1]) for row in started)

@@ -265,7 +265,7 @@ def unpack(file: Path, folder: Path | None) -> tuple[Bundle, Path]:
             return bundle, folder
     except (zipfile.BadZipFile, zlib.error, RuntimeError, *MALFORMED) as error:
         # RuntimeError if it is encrypted
-        example = "python -m sweeps bundle NAME"
+        example = "sweepyard bundle NAME"
         raise UserError(
             f"{file}: not a bundle ({error}).\nMake one from a study: {example}"
         ) from error

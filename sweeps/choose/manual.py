@@ -38,7 +38,7 @@ from sweeps.trial.well_typed import check_point
 
 _FOLDER = "added"
 _MOST_BYTES = 1_000_000  # of a request
-_ADD_AGAIN = 'Delete it, and request it again: python -m sweeps resume NAME --add "key=value"'
+_ADD_AGAIN = 'Delete it, and request it again: sweepyard resume NAME --add "key=value"'
 
 
 @dataclass

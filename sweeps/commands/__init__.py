@@ -1,4 +1,4 @@
-"""The commands of `python -m sweeps`, a module for each command or pair of related commands, and
+"""The commands of `sweepyard`, a module for each command or pair of related commands, and
 shared functions."""
 
 import os
@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+import sweeps
 from sweeps.base.errors import UserError
 from sweeps.base.files import holder
 from sweeps.choose import manual
@@ -32,9 +33,26 @@ app = typer.Typer(
     # because a shell completes sweepyard, not python -m
     add_completion=Path(sys.argv[0]).name != "__main__.py",
     rich_markup_mode=None,  # because the framed help prints <bool> after a flag
-    help="Inspect, resume, stop and remove studies, running or finished.",
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"sweepyard {sweeps.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="print the version and exit"
+        ),
+    ] = False,
+) -> None:
+    """Inspect, resume, stop and remove studies, running or finished."""
 
 
 class _Command(TyperCommand):

@@ -1,4 +1,4 @@
-"""python -m sweeps best, refit: train the best trial of a study again."""
+"""sweepyard best, refit: train the best trial of a study again."""
 
 import subprocess
 from typing import Annotated
@@ -43,8 +43,7 @@ def best(
     line = best_trial.line(words, definition.working_folder)
     if not write:
         number = "" if trial is None else f" --trial {trial}"
-        # Because the line goes on in this study's Python, which the shell may not find as `python`.
-        writing = sweeps_line("best", study.folder, words[0])
+        writing = sweeps_line("best", study.folder)
         line = f"{writing}{number} --write && {line}"
     console.print(f"# the same trial, from {study.folder / best_trial.EXPERIMENT}")
     console.print(line)

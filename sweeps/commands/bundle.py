@@ -1,4 +1,4 @@
-"""python -m sweeps bundle, reproduce: pack a study for other people, and run a packed study
+"""sweepyard bundle, reproduce: pack a study for other people, and run a packed study
 again."""
 
 import os
@@ -43,7 +43,7 @@ def pack(name: Name, root: Root = MULTIRUN, output: Output = None) -> None:
     output = output or Path(f"{study.name}.zip")
     check_output(output, f"{study.name}.zip")
     findings = Findings(study)
-    reproduce = f"Run the study again: `python -m sweeps reproduce {output.name}`"
+    reproduce = f"Run the study again: `sweepyard reproduce {output.name}`"
     readme = f"# Study {study.name}\n\n{describe_methods(findings, definition)}\n\n{reproduce}\n"
     with TemporaryDirectory() as folder:
         figures, problems = write_figures(findings, Path(folder), "pdf")
@@ -67,8 +67,7 @@ def reproduce(file: Bundle, overrides: Overrides = None, folder: Folder = None) 
 
     if not file.is_file():
         raise UserError(
-            f"{file}: there is no such file.\nMake a bundle from a study: python -m sweeps bundle"
-            " NAME"
+            f"{file}: there is no such file.\nMake a bundle from a study: sweepyard bundle NAME"
         )
     for word in overrides or []:
         if word.lstrip("+").startswith(("hydra.sweeper.study_name=", "hydra.sweep.")):

@@ -1,4 +1,4 @@
-"""python -m sweeps compare: several studies side by side."""
+"""sweepyard compare: several studies side by side."""
 
 import shlex
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ def compare(
 def compare_line(names: Sequence[str], root: Path) -> str:
     """Return the line that compares these studies."""
     root_option = [] if root == MULTIRUN else ["--root", str(root)]
-    return shlex.join(["python", "-m", "sweeps", "compare", *root_option, *names])
+    return shlex.join(["sweepyard", "compare", *root_option, *names])
 
 
 def read_all(names: Sequence[str], root: Path) -> dict[str, tuple[StudySnapshot, Definition]]:

@@ -42,7 +42,7 @@ def _advise_owner(path: Path) -> str:
         with suppress(OSError):
             owner = _name_of(present.stat().st_uid)
             break
-    command = shlex.join(["python", "-m", "sweeps", *sys.argv[1:]])
+    command = shlex.join(["sweepyard", *sys.argv[1:]])
     if owner == _name_of(os.getuid()):
         return f"Allow it: {shlex.join(['chmod', 'u+rwX', str(present)])}"
     return (

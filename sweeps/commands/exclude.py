@@ -1,4 +1,4 @@
-"""python -m sweeps exclude: begin no further trial in a part of a study's search space."""
+"""sweepyard exclude: begin no further trial in a part of a study's search space."""
 
 from typing import Annotated
 

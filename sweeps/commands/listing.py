@@ -1,4 +1,4 @@
-"""python -m sweeps list, status: the studies in a folder, and the state of one study."""
+"""sweepyard list, status: the studies in a folder, and the state of one study."""
 
 import shlex
 from collections import Counter
@@ -54,7 +54,7 @@ def list_studies(root: Root = MULTIRUN) -> None:
     problems += _describe_unreadable(root)
     for file in sorted(root.glob("*/*/study.json")):
         outer = file.parents[1]
-        list_line = shlex.join(["python", "-m", "sweeps", "list", "--root", str(outer)])
+        list_line = shlex.join(["sweepyard", "list", "--root", str(outer)])
         problems.append(f"{outer.name} contains study {file.parent.name}. List it: {list_line}")
     if table.row_count:
         console.print(table, soft_wrap=False)

@@ -1,4 +1,4 @@
-"""python -m sweeps archive, delete: pack a study into a file, or delete it."""
+"""sweepyard archive, delete: pack a study into a file, or delete it."""
 
 from contextlib import chdir
 from typing import Annotated

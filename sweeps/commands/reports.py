@@ -1,4 +1,4 @@
-"""python -m sweeps report, scaling: write the report of a study, or the scaling page of a table."""
+"""sweepyard report, scaling: write the report of a study, or the scaling page of a table."""
 
 from collections.abc import Mapping
 from pathlib import Path

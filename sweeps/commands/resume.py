@@ -1,4 +1,4 @@
-"""python -m sweeps resume: resume a study, retry trials, add a trial."""
+"""sweepyard resume: resume a study, retry trials, add a trial."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""python -m sweeps stop and prune: stop a running study, or some of its trials."""
+"""sweepyard stop and prune: stop a running study, or some of its trials."""
 
 import time
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""python -m sweeps ui, sync: a study in MLflow."""
+"""sweepyard ui, sync: a study in MLflow."""
 
 import gc
 import shlex

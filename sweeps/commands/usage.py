@@ -1,4 +1,4 @@
-"""Mistakes in the words of `python -m sweeps`, in two lines: the problem, and what to type."""
+"""Mistakes in the words of `sweepyard`, in two lines: the problem, and what to type."""
 
 import difflib
 import re
@@ -36,7 +36,7 @@ _KINDS = {"integer": ("a whole number", "2"), "number": ("a number", "0.9")}
 
 def explain_usage(error: Any) -> str:
     """Return the problem of an error of typer, and what to type."""
-    line = error.ctx.command_path if error.ctx else "python -m sweeps"
+    line = error.ctx.command_path if error.ctx else "sweepyard"
     message = str(error.message)
     advice = f"See: {line} --help"
     match type(error).__name__:

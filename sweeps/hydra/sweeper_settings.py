@@ -112,10 +112,10 @@ class SweeperConf(OfSweepers):
     """Warm start: earlier studies whose trials the sampler uses, by name (beside this study's
     folder) or by path."""
     refit: list[str] | None = None
-    """Overrides of `python -m sweeps refit`, which trains the best trial once more and saves its
+    """Overrides of `sweepyard refit`, which trains the best trial once more and saves its
     model."""
     refit_all_data: list[str] | None = None
-    """Overrides of `python -m sweeps refit --all-data`, which trains on the validation data,
+    """Overrides of `sweepyard refit --all-data`, which trains on the validation data,
     too."""
     extend: bool = False
     """Extend the study of this name: resume the study with more values, more trials or changed

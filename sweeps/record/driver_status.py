@@ -1,4 +1,4 @@
-"""The status of a study's driver, which `python -m sweeps status` reads from another process."""
+"""The status of a study's driver, which `sweepyard status` reads from another process."""
 
 import json
 from contextlib import suppress

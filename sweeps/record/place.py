@@ -68,5 +68,5 @@ def suggest_study(name: str, root: Path) -> str:
     names = [file.parent.name for file in files]
     if near := difflib.get_close_matches(name, names, 1):
         return f"Did you mean {near[0]}?"
-    more = f" and {len(names) - _SHOWN} more: python -m sweeps list" if len(names) > _SHOWN else ""
+    more = f" and {len(names) - _SHOWN} more: sweepyard list" if len(names) > _SHOWN else ""
     return f"Studies: {', '.join(names[:_SHOWN])}{more}"

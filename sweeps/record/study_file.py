@@ -158,10 +158,10 @@ def explain_missing(folder: Path) -> str:
     )
 
 
-def sweeps_line(command: str, folder: Path, python: str = "python") -> str:
-    """Return the line `python -m sweeps COMMAND` for the study in `folder`."""
+def sweeps_line(command: str, folder: Path) -> str:
+    """Return the line `sweepyard COMMAND` for the study in `folder`."""
     root = [] if folder.parent == Path("multirun").absolute() else ["--root", str(folder.parent)]
-    return shlex.join([python, "-m", "sweeps", command, folder.name, *root])
+    return shlex.join(["sweepyard", command, folder.name, *root])
 
 
 def check_types(definition: Definition) -> None:

@@ -257,7 +257,7 @@ class Tracker:
         if study.name == study.folder.name:
             return f"dashboard: {sweeps_line('ui', study.folder)}"
         # single runs, which `ui` does not find by a folder
-        words = ["python", "-m", "sweeps", "ui", study.name]
+        words = ["sweepyard", "ui", study.name]
         if not store.is_usual(self.uri):
             variables = [name for name, value in os.environ.items() if value == self.uri]
             address = f"${{oc.env:{variables[0]}}}" if variables else without_password(self.uri)

@@ -1,4 +1,4 @@
-"""Choices that never return: a signal or `python -m sweeps stop` ends the study in its usual order, and it resumes."""
+"""Choices that never return: a signal or `sweepyard stop` ends the study in its usual order, and it resumes."""
 
 import os
 import signal
@@ -48,7 +48,7 @@ OWN_SPACE = ["hydra.sweeper.custom_search_space=theirs.space"]
     [
         (HANGING, signal.SIGTERM, "it was interrupted (SIGTERM)"),
         (HANGING, signal.SIGINT, "it was interrupted (SIGINT)"),
-        (HANGING, "stop", "it was stopped by python -m sweeps stop"),
+        (HANGING, "stop", "it was stopped by sweepyard stop"),
         (OWN_SPACE, signal.SIGINT, "it was interrupted (SIGINT)"),
     ],
     4,

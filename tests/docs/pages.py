@@ -31,7 +31,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def is_ours(line: str) -> bool:
-    return line.startswith(("python sweep.py", "python -m sweeps"))
+    return line.startswith(("python sweep.py", "sweepyard"))
 
 
 def commands(page: Path) -> Iterator[list[str]]:

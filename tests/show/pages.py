@@ -60,7 +60,7 @@ def search(folder: Path, count: int = 20) -> StudySnapshot:
         rows.append(trial(folder, number, point, curve, state, error))
     space = {"lr": "log interval(0.0001, 0.1)", "batch_size": "16,32,64,128", "optimizer": "sgd,adam,rmsprop"}
     summary = StudySnapshot("search", folder, ("accuracy",), ("maximize",), rows, count + 5, searched=True)
-    return replace(summary, space=space, best_command="python -m sweeps best search")
+    return replace(summary, space=space, best_command="sweepyard best search")
 
 
 def grid(folder: Path) -> StudySnapshot:
@@ -69,7 +69,7 @@ def grid(folder: Path) -> StudySnapshot:
         full, curve = number == 11, rising(0.97 - 0.1 * (math.log10(lr) + 2.2) ** 2 - 0.01 * math.log2(batch / 32), 8)
         state, error = (State.OUT_OF_MEMORY, "MemoryError: 128 do not fit") if full else (State.COMPLETED, "")
         rows.append(trial(folder, number, {"lr": lr, "batch_size": batch}, [] if full else curve, state, error))
-    best_command = "python -m sweeps best grid"
+    best_command = "sweepyard best grid"
     return StudySnapshot("grid", folder, ("accuracy",), ("maximize",), rows, len(rows), best_command=best_command)
 
 

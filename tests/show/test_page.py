@@ -84,7 +84,7 @@ def test_search_page_shows_all_trials(pages: Pages) -> None:
     expect(page.locator(".counts li")).to_have_text(
         ["● 6 completed", "▼ 9 pruned", "✖ 3 failed (2 failed, 1 diverged)", "○ 2 running", "□ 5 queued"]
     )
-    expect(section(page, "Reproduce")).to_contain_text("python -m sweeps best search")
+    expect(section(page, "Reproduce")).to_contain_text("sweepyard best search")
     expect(page.locator(".reasons > li")).to_have_count(2)
     expect(page.locator(".reasons > li").first).to_contain_text("2 failed: OSError: block 4 of '<data>'")
     assert points(figure(page, "History")).count() == 20

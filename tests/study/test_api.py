@@ -68,7 +68,7 @@ def test_a_study_as_data_frames(study: Study, tmp_path: Path) -> None:
     assert loaded.best.m.deep == 1
     assert loaded.config(3).x == 4
     assert "Learning curves" in loaded.figures
-    with pytest.raises(UserError, match=rf"has no saved model\n.*python -m sweeps refit {tmp_path.name} .*--trial 0"):
+    with pytest.raises(UserError, match=rf"has no saved model\n.*sweepyard refit {tmp_path.name} .*--trial 0"):
         loaded.model()
     with pytest.raises(UserError, match="no result of trial 2"):
         loaded.config(2)

@@ -10,7 +10,7 @@ from sweeps.trial.job import Outcome, State
 
 LIMIT, ON_NODES = {"mem_gb": 8.0, "nodes": 1.0}, {"mem_gb": 6.0, "nodes": 2.0}
 KILLED, IN_FRAMEWORK = "it used 9 GB, more than hydra.launcher.mem_gb=8", "ResourceExhaustedError: OOM when allocating"
-RETRY = "python -m sweeps resume s --root {root} --retry"
+RETRY = "sweepyard resume s --root {root} --retry"
 LESS = "For trials that were out of memory, type less in another study: batch_size=64 hydra.sweeper.study_name=NAME"
 
 

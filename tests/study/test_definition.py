@@ -185,7 +185,7 @@ def test_values_that_an_extension_may_add(
     assert read(tmp_path).extended == written.extended
 
 
-TO_EXCLUDE = "python -m sweeps exclude study --root {root}"
+TO_EXCLUDE = "sweepyard exclude study --root {root}"
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ TO_EXCLUDE = "python -m sweeps exclude study --root {root}"
             [],
             {**GRID, "n_trials": 2},
             "hydra.sweeper.n_trials=2: study s has 3.\n"
-            "Remove hydra.sweeper.n_trials. To start no further trial: python -m sweeps stop study --root {root}",
+            "Remove hydra.sweeper.n_trials. To start no further trial: sweepyard stop study --root {root}",
         ),
         (
             ["x=interval(0,1)"],
@@ -324,8 +324,8 @@ def test_resume_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     moved = tmp_path / "logs" / "2026 a"  # as after a hydra.sweep.dir with the time of its start
     assert shlex.split(resume_line(definition, moved)) == [*resumed, f"hydra.sweep.dir={moved}".replace(" ", r"\ ")]
     monkeypatch.chdir(tmp_path)
-    assert sweeps_line("stop", tmp_path / "multirun" / "s") == "python -m sweeps stop s"
-    assert sweeps_line("stop", Path("/a b/s")) == "python -m sweeps stop s --root '/a b'"
+    assert sweeps_line("stop", tmp_path / "multirun" / "s") == "sweepyard stop s"
+    assert sweeps_line("stop", Path("/a b/s")) == "sweepyard stop s --root '/a b'"
 
 
 def as_written(**sweeper: object) -> Definition:

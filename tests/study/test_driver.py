@@ -347,7 +347,7 @@ def test_infeasible_trials_are_retried_on_request(
     assert states(run(launcher, sweep="x=1,2,3,4")) == ["completed"] * 2 + ["infeasible"] * 2
     out = capsys.readouterr().out
     assert "2 of 4 trials are infeasible, and were not started\n" in out
-    assert "Once they can run: python -m sweeps resume s --retry infeasible\n" in out
+    assert "Once they can run: sweepyard resume s --retry infeasible\n" in out
     extended = run(launcher, "hydra.sweeper.extend=true", sweep="x=1,2,3,4,5")
     assert states(extended) == ["completed"] * 2 + ["infeasible"] * 3
 
@@ -407,7 +407,7 @@ def test_a_folder_that_cannot_be_made(run: Run, clock: Clock, tmp_path: Path) ->
         run(FakeLauncher(trains(), clock))
 
 
-RETRY = "Correct the cause of the failed trials, then type: python -m sweeps resume s --retry failed"
+RETRY = "Correct the cause of the failed trials, then type: sweepyard resume s --retry failed"
 
 
 def test_a_finished_study_that_is_typed_again(run: Run, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
@@ -702,7 +702,7 @@ class ItsJob:
         ("nothing", ["study s is finished"]),
         ("a warning", []),
         ("a warning while results are written", []),
-        ("a stop", ["study s is not finished: it was stopped by python -m sweeps stop."]),
+        ("a stop", ["study s is not finished: it was stopped by sweepyard stop."]),
         ("a bug", []),
     ],
     3,

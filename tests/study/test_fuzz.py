@@ -172,7 +172,7 @@ def test_scripted_trials(folder: Path, seed: int) -> None:
 
 
 def look(folder: Path) -> None:
-    """Read the study as `python -m sweeps status` does."""
+    """Read the study as `sweepyard status` does."""
     with suppress(UserError, CorruptFile, FileNotFoundError):  # which it answers in a line
         read_study(folder, read(folder))
 

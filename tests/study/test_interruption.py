@@ -19,7 +19,7 @@ LEFT = {"leaves_trials": True}
         ({}, "", {}),
         ({"signal": SIGINT}, "it was interrupted (SIGINT)", {}),
         ({"signal": SIGTERM}, "it was interrupted (SIGTERM)", LEFT),
-        ({"has_stop_file": True}, "it was stopped by python -m sweeps stop", {}),
+        ({"has_stop_file": True}, "it was stopped by sweepyard stop", {}),
         ({"wider_command": OTHER}, f"it is left to {OTHER}", {**LEFT, "has_successor": True}),
         ({"newer_job": "12"}, "left to its newer driver, SLURM job 12", CONFLICT),
         ({"lock_holder": OTHER}, f"left to {OTHER}, which runs it too: locks have no effect there", CONFLICT),

@@ -157,7 +157,7 @@ def make_study(folder: Path, clock: Clock, kind: str) -> Study:
 
 
 def retry_failed(study: Study) -> None:
-    """Retry failed trials, as `python -m sweeps resume s --retry failed` does."""
+    """Retry failed trials, as `sweepyard resume s --retry failed` does."""
     (study.folder / "mended").touch()
     words = ["resume", "s", "--root", str(study.folder.parent), "--retry", "failed"]
     with pytest.MonkeyPatch.context() as patch, chdir(study.folder.parent):

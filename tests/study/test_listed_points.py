@@ -162,7 +162,7 @@ def test_study_of_listed_points_is_resumed_and_extended(tmp_path: Path) -> None:
     fewer = sweep("[{+x: 1}]", "hydra.sweeper.extend=true")
     assert fewer == (
         "x=3: study s has this point, and this command lacks it.\n"
-        "Add it to hydra.sweeper.points. To try it no further: python -m sweeps exclude s x=3\n"
+        "Add it to hydra.sweeper.points. To try it no further: sweepyard exclude s x=3\n"
     )
     sweep("[{+x: 1},{+x: 3},{+x: 4}]", "hydra.sweeper.extend=true")
     assert [row.params["+x"] for row in rows(study)] == [1, 1, 3, 3, 4, 4]

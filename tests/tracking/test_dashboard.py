@@ -65,7 +65,7 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Itera
     apart = ["hydra.sweeper.study_name=failing", "hydra.sweeper.experiment=failing"]
     failing = run([THEIRS, "-m", *GRID, "+how=raises,exits", *apart], folder)
     assert failing.code == 1, failing.said
-    assert swept.out.splitlines()[-1] == "dashboard: python -m sweeps ui grid"
+    assert swept.out.splitlines()[-1] == "dashboard: sweepyard ui grid"
     store, studies = f"sqlite:///{folder}/mlflow.db", {}
     for name, experiment in (("search", "search"), ("two_objectives", "two_objectives"), ("grid", "search")):
         (folder / "made").mkdir(exist_ok=True)

@@ -41,7 +41,7 @@ def test_study_is_complete_once_after_a_fault(server: Server, tmp_path: Path, mo
         tracker.drain(summary_of(study, *rows), timeout_s=2)
         tracker.complete(summary_of(study, *rows))
         lines = tracker.closing_lines()
-        assert moment != "end" or mode == "slow" or "python -m sweeps sync s" in lines[1], lines
+        assert moment != "end" or mode == "slow" or "sweepyard sync s" in lines[1], lines
         proxy.mode = ""
         sync = Tracker(proxy.uri, "e", summary_of(study, *rows))
         sync.open()
@@ -64,7 +64,7 @@ def test_begun_study_runs_without_mlflow_and_catches_up(server: Server, tmp_path
     server.kill()
     begun = lines.run([*line, "+x=1,2,3", "hydra.sweeper.extend=true"], tmp_path)
     assert begun.code == 0, begun.said
-    assert "Send the rest later: python -m sweeps sync s" in begun.out
+    assert "Send the rest later: sweepyard sync s" in begun.out
     server.start()
     assert "sent 1 of 3 trials" in lines.sweeps(tmp_path, "sync", "s").out
     assert {run.info.status for run in runs(server.uri).values()} == {"FINISHED"}

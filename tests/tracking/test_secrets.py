@@ -290,4 +290,4 @@ def test_typed_password_is_replaced_by_the_environment(
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     assert tracker.dashboard_line().endswith("password=***'")
     monkeypatch.setenv("DATABASE", with_password)
-    assert tracker.dashboard_line() == "dashboard: python -m sweeps ui 'single runs' --uri '${oc.env:DATABASE}'"
+    assert tracker.dashboard_line() == "dashboard: sweepyard ui 'single runs' --uri '${oc.env:DATABASE}'"

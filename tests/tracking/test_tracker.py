@@ -433,8 +433,8 @@ def in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("uri", "variable", "used", "line"),
     [
-        (None, None, "sqlite:///{cwd}/mlflow.db", "python -m sweeps ui s --root {cwd}/here"),
-        ("sqlite:///a.db", "http://h:1", "sqlite:///{cwd}/a.db", "python -m sweeps ui s --root {cwd}/here"),
+        (None, None, "sqlite:///{cwd}/mlflow.db", "sweepyard ui s --root {cwd}/here"),
+        ("sqlite:///a.db", "http://h:1", "sqlite:///{cwd}/a.db", "sweepyard ui s --root {cwd}/here"),
         (None, "http://h:1", "http://h:1", "http://h:1/#/experiments/7/runs?workflowType=machine_learning&viewStateS"),
     ],
 )
@@ -589,7 +589,7 @@ def test_a_long_log_is_kept_head_and_tail(store: str, tmp_path: Path) -> None:
 
 
 def test_deleted_store_is_reported_and_written_again(store: str, migrated: Path, tmp_path: Path) -> None:
-    """Send the study as `python -m sweeps sync` does, also a trial that continues without a driver."""
+    """Send the study as `sweepyard sync` does, also a trial that continues without a driver."""
     study = tmp_path / "s"
     tracker, rows = open_tracker(store, study), [new_row(study, number) for number in range(2)]
     for row in rows:
@@ -600,7 +600,7 @@ def test_deleted_store_is_reported_and_written_again(store: str, migrated: Path,
     summary = summary_of(study, complete(rows[0]), rows[1])
     finish(tracker, summary, timeout_s=1)
     assert "was deleted: MLflow has nothing of this study" in str(tracker.problem)
-    assert tracker.dashboard_line().endswith(f"To send it again: python -m sweeps sync s --root {tmp_path}")
+    assert tracker.dashboard_line().endswith(f"To send it again: sweepyard sync s --root {tmp_path}")
 
     # because this process keeps the deleted store open
     store = f"sqlite:///{shutil.copy(migrated, tmp_path / 'new.db')}"

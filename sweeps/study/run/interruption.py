@@ -1,4 +1,4 @@
-"""Why a driver ends before its study does: a signal, `python -m sweeps stop`, or another driver."""
+"""Why a driver ends before its study does: a signal, `sweepyard stop`, or another driver."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +52,7 @@ def judge(signs: Signs) -> Interruption | None:
         return Interruption(reason, leaves_trials=True, has_successor=True)
 
     if signs.has_stop_file:
-        return Interruption("it was stopped by python -m sweeps stop")
+        return Interruption("it was stopped by sweepyard stop")
     return None
 
 

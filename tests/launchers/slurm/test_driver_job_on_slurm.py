@@ -71,7 +71,7 @@ def test_stop_ends_the_chain_and_resume_begins_another(tmp_path: Path) -> None:
     wait_for(lambda: has_trained(study, 1))
     job_id = read_job_id(folders(study)[0])
     out = lines.sweeps(tmp_path, "stop", "s").out
-    assert "stopped. Resume: python -m sweeps resume s" in out
+    assert "stopped. Resume: sweepyard resume s" in out
     assert f"SLURM job {job_id}, running" not in out
     wait_for(lambda: not living(study) and not living_jobs(study, study.glob("[0-9]*")))
     assert len(folders(study)) == 2

@@ -32,7 +32,7 @@ def test_trial_of_another_launcher_is_not_started_twice(tmp_path: Path, first: s
     problem, as_before, stop_first = refused.err.splitlines()[-3:]
     assert "still runs in SLURM job" in problem
     assert as_before.startswith("Resume with that launcher: ") and "hydra/launcher=slurm" in as_before
-    assert stop_first.endswith("python -m sweeps stop s")
+    assert stop_first.endswith("sweepyard stop s")
     hold.unlink()
     done = resume(tmp_path, second)  # adopts the trials, because both ways are SLURM's
     assert done.code == 0, done.said
