@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.hydra import neighbours
-from tests.command_lines import run, sweeps
+from tests.command_lines import ROOT, run, sweeps
 
 
 def test_new_project_sweeps_and_explains_mistakes(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ for group, name in [("hydra/sweeper", "optuna"), ("hydra/sweeper/sampler", "tpe"
 
 
 @pytest.mark.parametrize("package", ["sweeps", "hydra-optuna-sweeper"])
-def test_package_with_our_name_is_noted(
+def test_package_with_our_name_is_line(
     package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     neighbours.warn()
@@ -82,7 +82,9 @@ def test_package_with_our_name_is_noted(
     absent = neighbours.distribution
     monkeypatch.setattr(neighbours, "distribution", lambda name: installed if name == package else absent(name))
     neighbours.warn()
-    assert capsys.readouterr().err.startswith(f"note: {'the package ' if package == 'sweeps' else ''}{package}")
+    line = capsys.readouterr().err
+    assert line.startswith(f"note: {'the package ' if package == 'sweeps' else ''}{package}")
+    assert package != "sweeps" or line.endswith(f"--force-reinstall --no-deps -e {ROOT}\n")
 
 
 def test_configs_of_hydra_optuna_sweeper_do_not_hide_ours(tmp_path: Path) -> None:
