@@ -171,11 +171,12 @@ def test_single_run_returns_the_result_of_its_trainer(tmp_path: Path) -> None:
 def test_help_is_given(flag: str, tmp_path: Path) -> None:
     done = run([SWEEP, flag], tmp_path)
     assert done.code == 0, done.err
+    assert len(done.out.splitlines()) <= 62
     assert not list(tmp_path.iterdir())
 
 
 def test_help_names_the_settings_of_a_foreign_app(tmp_path: Path) -> None:
-    done = run([THEIRS, "hydra/help=sweepyard", "hydra/sweeper=optuna", "--help"], tmp_path)
+    done = run([THEIRS, "--help", "all", "hydra/sweeper=optuna"], tmp_path)
     assert done.code == 0, done.err
     for setting in ("hydra.sweeper.n_trials=20", "hydra.launcher.mem_gb=null", "hydra.launcher.partition=null"):
         assert f"\n  {setting} " in done.out
@@ -184,7 +185,7 @@ def test_help_names_the_settings_of_a_foreign_app(tmp_path: Path) -> None:
 def test_help_may_be_read_in_part(tmp_path: Path) -> None:
     process = start_afresh([SWEEP, "--help"], tmp_path, {"PYTHONSAFEPATH": "1"})  # without the folder of sweep.py
     assert process.stdout is not None
-    assert "powered by Hydra" in process.stdout.readline()
+    assert "Train one configuration" in process.stdout.readline()
     process.stdout.close()
     process.stdout = None
     assert (process.communicate(timeout=60)[1], process.returncode) == ("", 0)

@@ -65,7 +65,7 @@ def keep_written(config: DictConfig) -> None:
     Raises UserError for a time such as 8:30, which YAML reads in base 60.
     """
     settings = _own_settings()
-    for file, group in _files_of(config):
+    for file, group in files_of(config):
         for setting, line, text in _plain_scalars(file, group):
             value = _as_yaml(text)
             if setting not in settings or isinstance(value, str) or value is None:
@@ -90,11 +90,16 @@ def _own_settings() -> set[str]:
     return names | {"tracking.experiment"}
 
 
-def _files_of(config: DictConfig) -> Iterator[tuple[Path, str]]:
+def own_folders(config: DictConfig) -> list[Path]:
+    """Return the folders with the app's own files of a composed configuration."""
+    sources = config.hydra.runtime.config_sources
+    return [Path(source.path) for source in sources if source.schema == "file"]
+
+
+def files_of(config: DictConfig) -> Iterator[tuple[Path, str]]:
     """Yield the app's own files of a composed configuration, and the group of each: the primary
     one, which has none, and those of the chosen options."""
-    sources = config.hydra.runtime.config_sources
-    folders = [Path(source.path) for source in sources if source.schema == "file"]
+    folders = own_folders(config)
     names = {str(config.hydra.job.config_name): ""}
     for group_at, choice in config.hydra.runtime.choices.items():
         group = group_at.partition("@")[0]
@@ -108,13 +113,18 @@ def _files_of(config: DictConfig) -> Iterator[tuple[Path, str]]:
 def _plain_scalars(file: Path, group: str) -> Iterator[tuple[str, int, str]]:
     """Yield the full key, the line and the text of each scalar of a file that is not in quotes."""
     content = file.read_text(encoding="utf-8")
-    header = _PACKAGE.search(content)
-    package = header[1] if header else "_group_"
-    package = package.replace("_group_", group.replace("/", ".")).replace("_global_", "")
-    start = tuple(part for part in package.split(".") if part)
+    start = package_of(content, group)
     for keys, node in _entries(yaml.compose(content, yaml.SafeLoader), start):
         if isinstance(node, yaml.ScalarNode) and node.style is None:
             yield ".".join(keys), node.start_mark.line + 1, node.value
+
+
+def package_of(content: str, group: str) -> tuple[str, ...]:
+    """Return the section that the keys of a group's file are in, as the parts of its name."""
+    header = _PACKAGE.search(content)
+    package = header[1] if header else "_group_"
+    package = package.replace("_group_", group.replace("/", ".")).replace("_global_", "")
+    return tuple(part for part in package.split(".") if part)
 
 
 def _as_yaml(text: str) -> Any:

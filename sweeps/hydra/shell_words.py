@@ -17,6 +17,7 @@ _NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?", re.IGNORECASE)
 _OPEN = (",", "=", "[", "{", "(", ":")
 _CLOSING = (",", "=", "]", "}", ")", ":")
 _MULTIRUN = ("-m", "--multirun")
+_FIRST = (*_MULTIRUN, "--help", "-h")
 _PROGRAM = 2  # words before the overrides and flags: the interpreter and the script
 _FLAGS_WITH_VALUE = {
     "--config-name",
@@ -69,13 +70,13 @@ def explain_flag(flag: str, words: Sequence[str], config: DictConfig) -> str:
     if name.lower() == "m" or difflib.get_close_matches(joined, ["multirun", "sweep"]):
         return f"{problem}.\nFor a sweep, type: -m"
     if difflib.get_close_matches(name, ["help"]):
-        return f"{problem}.\nFor all settings, type: --help"
+        return f"{problem}.\nFor all settings, type: --help all"
     after = words[words.index(flag) + 1 :]
     if not sign and after and not after[0].startswith("-") and not _HAS_KEY.fullmatch(after[0]):
         value = after[0]
     typed = _as_key(name, value, config)
     if not typed:
-        return f"{problem}.\nKeys are typed without dashes, as in lr=0.1; all are in --help"
+        return f"{problem}.\nKeys are typed without dashes, as in lr=0.1; all are in --help all"
     sweep = sweep_flag(words) if typed.startswith(("hydra.", "hydra/")) else ""
     return f"{flag}: a key is typed without dashes\nType: {sweep}{typed}"
 
@@ -106,8 +107,8 @@ def flags_first(command: Sequence[str]) -> list[str]:
 def explain_order(word: str, line: Sequence[str]) -> str:
     """Return that overrides are on both sides of a flag, which Hydra refuses, and the line with the
     flag first."""
-    flags = [flag for flag in line if flag in _MULTIRUN][:1]
-    others = [other for other in line[1:] if other not in _MULTIRUN]
+    flags = [flag for flag in line if flag in _FIRST][:1]
+    others = [other for other in line[1:] if other not in _FIRST]
     typed = shlex.join(["python", line[0], *flags, *others])
     return f"{word}: all keys are typed on one side of a flag.\nType: {typed}"
 

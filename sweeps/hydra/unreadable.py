@@ -20,7 +20,7 @@ from sweeps.hydra.shell_words import join_split, sweep_flag
 
 GRAMMAR = (
     "Type key=value, or with -m key=a,b or 'key=interval(0.1, 1)'; other letters need quotes, as in"
-    " 'key=\"é\"'. All keys are in --help"
+    " 'key=\"é\"'. All keys are in --help all"
 )
 _LISTS = {
     "hydra.sweeper.exclude": ("texts in quotes", '["lr<0.001 and batch_size=64"]'),

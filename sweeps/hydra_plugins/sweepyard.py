@@ -35,6 +35,7 @@ from sweeps.hydra.functions import extend_grammar
 from sweeps.hydra.parts import (
     drop_stored,
     on_command_line,
+    on_help,
     overrides_of_groups,
     own_app_answers,
     register_resolver,
@@ -44,7 +45,7 @@ from sweeps.hydra.parts import (
 )
 from sweeps.hydra.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf, read
 from sweeps.launchers.contract import TrialLauncher
-from sweeps.study.plan import help as sweeps_help
+from sweeps.study.plan import topics
 
 if TYPE_CHECKING:
     from sweeps.launchers.slurm.trials.driver_job import DriverJob
@@ -67,7 +68,7 @@ for _name, (_ours, _plugin) in LAUNCHERS.items():
 
 open_closed_streams()  # here, because Hydra loads its plugins before it or the app opens a file
 extend_grammar()
-register_resolver("sweepyard.help", sweeps_help.text, replace=True)
+register_resolver("sweepyard.help", topics.overview, replace=True)
 
 
 def _answer(
@@ -151,7 +152,18 @@ def _adopt(config: DictConfig, is_sweep: bool) -> None:
             print(note)
 
 
+def _explain_topics(config: DictConfig, words: Sequence[str]) -> str:
+    """Return the help on topics; exit with 2 if there is none on one."""
+    try:
+        return topics.explain(config, words)
+    except UserError as error:
+        show_traceback(error)
+        print(error, file=sys.stderr)
+        raise SystemExit(ExitCode.REFUSED) from None
+
+
 on_command_line(_answer, _adopt)
+on_help(_explain_topics)
 
 
 class SweepyardSearchPath(SearchPathPlugin):

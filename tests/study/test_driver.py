@@ -558,7 +558,7 @@ def groups(tmp_path: Path, run: Run) -> None:
         ("oo=adam", "oo=adam: oo is not in the configuration, and is not swept\nDid you mean o=adam?"),
         ("+x=2", "+x=2: +x is not in the configuration, and is not swept\nDid you mean x=2?"),
         ("x=3", "x=3: x is never 3, which y would need\nChoose one of: 1, 2"),
-        ("seed=1", "seed=1: seed is not in the configuration, and is not swept\nUse a key of --help"),
+        ("seed=1", "seed=1: seed is not in the configuration, and is not swept\nUse a key of --help all"),
         ("z=9", "z=9: z is never 9, which y would need\nChoose one of: 0"),
         ("o=nadam", ""),
         ("x=2", ""),

@@ -1,16 +1,15 @@
-"""The part of `--help` on sweeps: every setting of the sweeper and the launchers, and how many
+"""What `--help` explains of sweeps: every setting of the sweeper and the launchers, and how many
 trials run at a time.
 
 The descriptions are the texts below the fields in `sweeps.hydra.settings`.
-conf/hydra/help/sweepyard.yaml calls this module through OmegaConf's resolver `sweepyard.help`, so
-that other commands spend no time on it.
 """
 
 import ast
 import inspect
-import shutil
+import re
 import textwrap
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -21,34 +20,49 @@ from sweeps.hydra.plain import plain
 from sweeps.hydra.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf, read
 from sweeps.space.space import text_of
 
-_INDENT = 46
+_COMPARISON = re.compile("([<>]=?) ")
 
 
-def text(*, _root_: DictConfig) -> str:
-    """Return the help on sweeps under a composed configuration, with dollars doubled for
-    string.Template."""
+@dataclass(frozen=True)
+class Entry:
+    """A key with its value as typed, and what it means."""
+
+    key: str
+    typed: str
+    meaning: str
+
+    def lines(self, column: int, width: int) -> list[str]:
+        """Return the entry in lines, with its meaning from a column on."""
+        setting = f"  {self.typed}"
+        unbroken = _COMPARISON.sub("\\1\N{NO-BREAK SPACE}", self.meaning)
+        wrapped = textwrap.wrap(unbroken, width - column)
+        lines = [f"{' ' * column}{line}".replace("\N{NO-BREAK SPACE}", " ") for line in wrapped]
+        if lines and len(setting) < column:
+            lines[0] = setting.ljust(column) + lines[0][column:]
+            return lines
+        return [setting, *lines]
+
+
+def settings(config: DictConfig) -> dict[str, list[Entry]]:
+    """Return the settings of the sweeper and of each launcher under a composed configuration, by a
+    title."""
     sections = [
         ("The sweeper, hydra/sweeper=grid or optuna", "sweeper", "grid", SweeperConf),
         ("Trials on this machine, hydra/launcher=local", "launcher", "local", LocalLauncherConf),
         ("Trials as SLURM jobs, hydra/launcher=slurm", "launcher", "slurm", SlurmLauncherConf),
     ]
-    help_lines = [
-        "== Sweeps ==",
-        "-m makes a trial of each combination of values: -m key=a,b other=1,2,3",
-    ]
-    help_lines += filter(None, [at_once(_root_)])
+    entries = {}
     for title, group, name, kind in sections:
-        node = _root_.hydra[group]
+        node = config.hydra[group]
         if OmegaConf.get_type(node) is not kind:
             file: Any = OmegaConf.load(GROUPS / group / f"{name}.yaml")
             del file["defaults"]
             node = OmegaConf.merge(kind, file)
-        help_lines += ["", f"{title}:"]
-        help_lines += (
-            _format(_typed(_root_, node, group, name), words)
-            for name, words in descriptions(kind).items()
-        )
-    return "\n".join(help_lines).replace("$", "$$")
+        entries[title] = [
+            Entry(f"hydra.{group}.{setting}", _typed(config, node, group, setting), words)
+            for setting, words in descriptions(kind).items()
+        ]
+    return entries
 
 
 def descriptions(kind: type) -> dict[str, str]:
@@ -113,14 +127,12 @@ def _typed(config: DictConfig, node: DictConfig, group: str, name: str) -> str:
             key = source(config, app_key)
             value = written(config, key)
     value = None if followed(value) else value
+    return as_typed(key, value)
+
+
+def as_typed(key: str, value: Any) -> str:
+    """Return a key and its value in one line, without the end of a long value."""
     shown = value if isinstance(value, str) else text_of(plain(value))
+    if isinstance(value, bool):
+        shown = shown.lower()
     return f"{key}={textwrap.shorten(shown, 60, placeholder=' ...')}"
-
-
-def _format(typed: str, description: str) -> str:
-    width = max(100, shutil.get_terminal_size((120, 24)).columns)
-    lines = [f"{' ' * _INDENT}{line}" for line in textwrap.wrap(description, width - _INDENT)]
-    setting = f"  {typed}"
-    if lines and len(setting) < _INDENT:
-        setting = setting.ljust(_INDENT) + lines.pop(0).lstrip()
-    return "\n".join([setting, *lines])

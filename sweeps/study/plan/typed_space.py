@@ -235,7 +235,7 @@ def _refuse_impossible(
             others = [parameter.key for parameter in space.parameters]
             near = closest(key, dict.fromkeys([*others, *keys(config)]))
             meant = replace(condition, key=near)
-            advice = _meant(near and str(meant)) or "Use a key of --help"
+            advice = _meant(near and str(meant)) or "Use a key of --help all"
             raise UserError(f"{prefix} is not in the configuration, and is not swept\n{advice}")
         texts = [space.constants[key]]
     for value in condition.values:
