@@ -1,5 +1,6 @@
 """What `--help` says: every key and setting with its meaning, and how many trials run at a time."""
 
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,6 +91,17 @@ def test_every_key_of_a_file_has_a_comment() -> None:
             own -= {"study.full", "study.small"}
             others = set()
         assert not own and not {name for name in others if not name.startswith("hydra.")}, file.choice
+
+
+def test_page_has_every_key_and_choice() -> None:
+    fill = runpy.run_path(str(ROOT / "docs/site_hooks.py"))["on_page_markdown"]
+    page = fill((ROOT / "docs/reference/keys.md").read_text())
+    assert all(f"\n| `{key.name}` | `" in page for key in read(ROOT / "conf/config.yaml").keys)
+    for folder, names in ((ROOT / "conf", groups(ROOT / "conf")), (ROOT / "sweeps/conf", topics.OUR_GROUPS[2:])):
+        for group in names:
+            for file in read_group(folder, group):
+                assert f"\n| `{group}={file.choice}` | {file.title[:9]}" in page
+                assert group == "study" or all(f"\n| `{key.name}` | `" in page for key in file.keys)
 
 
 def test_defaults_of_config_are_those_of_the_schema() -> None:

@@ -1,4 +1,5 @@
-"""The keys of each section and their allowed values. A name means the same in every optimizer."""
+"""The keys of each section and their allowed values; the comments of conf/ explain them. A name
+means the same in every optimizer."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -133,29 +134,23 @@ SECTIONS: dict[str, dict[str, Number | Kind | Reserved]] = {
     },
     "dataset": {
         "augment": Reserved(ANYTHING, dict.fromkeys(SETTINGS)),  # trainers/config/augment.py
-        # replacement
         "batches": Reserved(choice("without", "with"), "without", takes_memory=False),
-        # folder of images; null = sweepyard/ in KERAS_HOME or ~/.cache
         "cache": Reserved(FOLDER, None, takes_memory=False),
-        "cache_gb": Reserved(POSITIVE, CACHE_GB, takes_memory=False),  # largest size
+        "cache_gb": Reserved(POSITIVE, CACHE_GB, takes_memory=False),
         "channels": CHANNELS,
         "inputs": COUNT,
         "labels": Reserved(choice("sparse", "one_hot"), "sparse"),
-        # rows; null = unknown
         "n_train": Reserved(Number(low=2, whole=True, nullable=True), None, takes_memory=False),
         "noise": NOT_NEGATIVE,
         "points": Number(low=2, whole=True),
-        "resident_gb": Reserved(NOT_NEGATIVE, 2.0),  # larger data sets stay on disk
-        "size": Reserved(ANYTHING, None),  # pixels after resizing: trainers/data/examples.py
+        "resident_gb": Reserved(NOT_NEGATIVE, 2.0),
+        "size": Reserved(ANYTHING, None),  # because trainers/data/examples.py checks it
         "skip_broken": FLAG,
-        "subset": Reserved(
-            POSITIVE_OR_NULL, None, takes_memory=False
-        ),  # share or number of x_train's rows, of which validation_split takes its part
+        "subset": Reserved(POSITIVE_OR_NULL, None, takes_memory=False),
         "task": Reserved(TASK, None),
         "test_points": COUNT,
-        # validation data: part of x_train or the test set; none: the objective is a training metric
         "validation": Reserved(choice("split", "test", "none"), "split", takes_memory=False),
-        "validation_split": Reserved(SHARE_BETWEEN, 1 / 6, takes_memory=False),  # share of x_train
+        "validation_split": Reserved(SHARE_BETWEEN, 1 / 6, takes_memory=False),
     },
     "model": {
         "dropout": SHARE_BELOW_1,
@@ -166,19 +161,18 @@ SECTIONS: dict[str, dict[str, Number | Kind | Reserved]] = {
         "hidden": COUNTS,
         "initial_bias": Number(nullable=True),
         "initial_weight": Number(nullable=True),
-        "jit": Reserved(FLAG, False),  # whether XLA compiles each step
+        "jit": Reserved(FLAG, False),
         "kernel_size": COUNT,
-        # whether statistics are of the whole batch, over all devices
         "sync_batch_norm": Reserved(FLAG, False),
     },
     "loss": {
         "alpha": SHARE,
         "delta": POSITIVE,
-        "direction": Reserved(ANYTHING, "minimize"),  # direction of the objective
+        "direction": Reserved(ANYTHING, "minimize"),
         "from_logits": FLAG,
         "gamma": NOT_NEGATIVE,
         "label_smoothing": SHARE,
-        "objective": Reserved(ANYTHING, "val_loss"),  # metric that a study optimizes and sorts by
+        "objective": Reserved(ANYTHING, "val_loss"),
         "pos_weight": POSITIVE,
         "power": POSITIVE,
         "task": Reserved(TASK, None),
@@ -208,7 +202,7 @@ SECTIONS: dict[str, dict[str, Number | Kind | Reserved]] = {
     "batch_schedule": {
         "every_epochs": COUNT,
         "increase": COUNT,
-        "lr_follows": Reserved(FLAG),  # whether lr grows with the batch
+        "lr_follows": Reserved(FLAG),
         "maximum": COUNT_OR_NULL,
     },
 }

@@ -1,4 +1,4 @@
-"""The keys of a composed configuration: names, types, units and ranges.
+"""The keys of a composed configuration: names, types and ranges. conf/config.yaml explains them.
 
 A configuration is valid if and only if `OmegaConf.to_object(cfg)` returns. Otherwise that call
 raises ValueError with one or two lines for the user, within milliseconds: it imports nothing, and
@@ -42,11 +42,10 @@ _OF_SWEEPER = ("nodes", "ranks", "memory_axes", "refit", "refit_all_data")
 class Tracking:
     """The MLflow store that shows the study."""
 
-    enabled: bool = True  # False: no MLflow, the trial folders contain everything
-    uri: str | None = None  # MLflow tracking URI; None = the embedded sqlite file
-    # MLflow experiment that holds the study; None = MLFLOW_EXPERIMENT_NAME, or sweepyard
+    enabled: bool = True
+    uri: str | None = None
     experiment: str | None = None
-    required: bool = True  # False: start a new study also if MLflow does not answer
+    required: bool = True
 
 
 def _key(default: object, allowed: Number | Kind, words: str) -> Any:
@@ -60,39 +59,27 @@ class Config:
     """The configuration of one trial. A section with a `_target_` passes its other keys to the
     target: ranges.py."""
 
-    # learning rate
     lr: float = _key(0.001, POSITIVE, "the learning rate must be > 0 and finite; try lr=0.001")
-    # examples a step, shared equally by all devices
     batch_size: int = _key(32, COUNT, "a step needs >= 1 example; try batch_size=32")
-    # examples a step on each GPU (rank, node), in place of batch_size
     batch_per_gpu: int | None = _key(None, COUNT_OR_NULL, "must be >= 1, or null to use batch_size")
-    # passes over the training set
     epochs: int = _key(5, COUNT, "training needs >= 1 epoch; try epochs=5")
-    # the budget in batches, or in training examples, in place of epochs
     steps: int | None = _key(
         None, COUNT_OR_NULL, "must be >= 1, or null for a budget of epochs={cfg.epochs}"
     )
     images: int | None = _key(
         None, COUNT_OR_NULL, "must be >= 1, or null for a budget of epochs={cfg.epochs}"
     )
-    # GPUs of this trial on each node; 0 = CPU
     gpus: int = _key(0, NOT_NEGATIVE, "must be >= 0; gpus=0 trains on the CPU")
-    # nodes of this trial, with one process each
     nodes: int = _key(1, COUNT, "must be >= 1; nodes=1 trains in one process")
-    # processes of this trial on each node, for CPUs only
     ranks: int = _key(1, COUNT, "must be >= 1; ranks=1 trains in one process")
-    # rule by which lr grows with the batch size
     lr_scaling: str = _key(
         "none", choice(*parallel.LR_SCALING), f"must be {', '.join(parallel.LR_SCALING)}"
     )
-    lr_batch_size: int | None = None  # batch size for which lr was found; required by lr_scaling
-    # epochs in which the learning rate rises linearly from lr to the scaled lr
+    lr_batch_size: int | None = None
     warmup_epochs: float = _key(0.0, NOT_NEGATIVE, "must be >= 0")
-    # type of the gradients that devices exchange
     all_reduce_dtype: str = _key(
         "float32", choice("float32", "bfloat16"), "must be float32 or bfloat16"
     )
-    # of weights, dropout, shuffling and the validation split
     seed: int = _key(0, Number(low=0, below=2**32), "must be 0 <= seed < 2**32; try seed=0")
     # a keras optimizer
     optimizer: dict[str, Any] = field(default_factory=partial(defaults, "optimizer"))
@@ -111,8 +98,8 @@ class Config:
     batch_schedule: dict[str, Any] = field(
         default_factory=partial(defaults, "batch_schedule", CONSTANT_BATCH)
     )
-    mixed_precision: bool = False  # compute in 16 bits where the network allows
-    target: float | None = None  # val_accuracy (regression: val_loss) that time_to_target measures
+    mixed_precision: bool = False
+    target: float | None = None
     tracking: Tracking = field(default_factory=Tracking)
     # of a ready-made study (conf/study): scale (full | small) and its values at each
     study: dict[str, Any] = field(default_factory=dict)

@@ -119,12 +119,14 @@ def _values(section: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str,
 
 def _groups(config: DictConfig) -> dict[str, list[File]]:
     """Return the choices of each group of the app and of sweeps, by the group's name."""
-    choices: dict[str, list[File]] = {}
+    files: dict[str, dict[str, File]] = {}
     for folder in (*own_folders(config), GROUPS.parent):
         for group in groups(folder):
-            choices.setdefault(group, []).extend(read_group(folder, group))
+            for file in read_group(folder, group):
+                files.setdefault(group, {}).setdefault(file.choice, file)
+    choices = {group: [*files[group].values()] for group in sorted(files)}
     ours = {group: read_group(GROUPS.parent, group) for group in OUR_GROUPS}
-    return dict(sorted(choices.items())) | ours
+    return choices | ours
 
 
 def _chosen(config: DictConfig, group: str) -> str:
