@@ -1,5 +1,6 @@
 """What `--help` says: every key and setting with its meaning, and how many trials run at a time."""
 
+import re
 import runpy
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,10 @@ from tests.command_lines import ROOT
 from trainers.config.schema import Config  # also what conf/config.yaml starts from
 
 Compose = Callable[..., DictConfig]
+FOLDERS = [*((ROOT / "conf", group) for group in groups(ROOT / "conf"))]
+FOLDERS += [(ROOT / "sweeps/conf", group) for group in ("cluster", *topics.OUR_GROUPS[2:])]
+FILES = [(group, file) for folder, group in FOLDERS for file in read_group(folder, group)]
+COMMON = [key.name for key in read(ROOT / "conf/config.yaml").keys if key.comment]
 
 
 @pytest.fixture
@@ -44,92 +49,67 @@ def test_every_setting_is_described(kind: type, config: Compose) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "lines"),
+    ("words", "topic", "lines"),
     [
-        ((), ["  hydra.sweeper.n_trials=null ", "  hydra.sweeper.n_jobs=null ", "  hydra/sweeper/sampler=grid "]),
-        ((), ["  tracking.uri=null ", "  loss.objective=val_accuracy ", "  gpus=0 ", "  nodes=1 ", "  ranks=1 "]),
-        (
-            (),
-            ["  hydra.launcher.partition=null ", "  hydra.launcher.array_parallelism=256 ", "  trainer.refit=[trainer"],
-        ),
-        (("hydra/sweeper=optuna", "gpus=2"), ["sampler=default ", "n_trials=20 ", "  gpus=2 "]),
-        (("tracking.uri='${oc.env:MY_DB}'",), ["  tracking.uri=${oc.env:MY_DB} "]),
+        ((), "all", ["  hydra.sweeper.n_jobs=null ", "  hydra/sweeper/sampler=grid ", "  trainer.refit=[trainer"]),
+        ((), "all", ["  tracking.uri=null ", "  loss.objective=val_accuracy ", "  gpus=0 ", "  ranks=1 "]),
+        ((), "hydra.launcher", ["  hydra.launcher.partition=null ", "  hydra.launcher.array_parallelism=256 "]),
+        (("hydra/sweeper=optuna", "gpus=2"), "all", ["sampler=default ", "n_trials=20 ", "  gpus=2 "]),
+        (("tracking.uri='${oc.env:MY_DB}'",), "uri", ["  tracking.uri=${oc.env:MY_DB} "]),
+        ((), "optimizer", ["Choices of optimizer, optimizer=adam:", "  ftrl  ", "  optimizer.beta_1=0.9  "]),
+        ((), "save_model", ["  trainer.save_model=none  "]),
+        ((), "hydra/sweeper/pruner", ["  asha  ", "  hydra/sweeper/pruner=none  "]),
     ],
 )
-def test_setting_is_printed_as_typed(config: Compose, words: tuple[str, ...], lines: list[str]) -> None:
-    shown = topics.explain(config(*words), ["all"])
-    for line in lines:
-        assert line in shown
-
-
-def test_overview_fits_two_screens(config: Compose) -> None:
-    shown = topics.overview(_root_=config("target='${oc.env:HOME}'")).splitlines()
-    assert len(shown) <= 62 - 8  # because the header has the examples
-    assert max(map(len, shown)) <= 100
-    assert "  target=$${oc.env:HOME}" in "\n".join(shown)
-
-
-@pytest.mark.parametrize("words", [(), ("optimizer=ftrl", "model=resnet50v2", "dataset=line", "+find=largest_batch")])
-def test_every_key_has_a_meaning(config: Compose, words: tuple[str, ...]) -> None:
-    composed = config(*words)
-    (lines,) = (part.splitlines() for part in topics.explain(composed, ["all"]).split("\n\n") if part[:5] == "Keys:")
-    keys = [line.split("=")[0].strip() for line in lines if line[:3].strip()][1:]
-    assert len(keys) > 60 and [key for key in keys if not meanings(composed).get(key)] == []
-
-
-def test_every_key_of_a_file_has_a_comment() -> None:
-    common = {key.name for key in read(ROOT / "conf/config.yaml").keys if key.comment}
-    folders = [(ROOT / "conf", groups(ROOT / "conf")), (ROOT / "sweeps/conf", topics.OUR_GROUPS[2:])]
-    files = [(group, file) for folder, names in folders for group in names for file in read_group(folder, group)]
-    explained = {key.name for _, file in files for key in file.keys if key.meaning} | common
-    assert [f"{group}/{file.choice}" for group, file in files if not file.comment] == []
-    for group, file in files:
-        section = group.replace("/", ".")
-        own = {key.name for key in file.keys if key.name.startswith(f"{section}.") and not key.meaning} - common
-        others = {key.name for key in file.keys if "." in key.name} - explained
-        if group == "study":  # whose sections hold values of keys, for each scale
-            own -= {"study.full", "study.small"}
-            others = set()
-        assert not own and not {name for name in others if not name.startswith("hydra.")}, file.choice
-
-
-def test_page_has_every_key_and_choice() -> None:
-    fill = runpy.run_path(str(ROOT / "docs/site_hooks.py"))["on_page_markdown"]
-    page = fill((ROOT / "docs/reference/keys.md").read_text())
-    assert all(f"\n| `{key.name}` | `" in page for key in read(ROOT / "conf/config.yaml").keys)
-    for folder, names in ((ROOT / "conf", groups(ROOT / "conf")), (ROOT / "sweeps/conf", topics.OUR_GROUPS[2:])):
-        for group in names:
-            for file in read_group(folder, group):
-                assert f"\n| `{group}={file.choice}` | {file.title[:9]}" in page
-                assert group == "study" or all(f"\n| `{key.name}` | `" in page for key in file.keys)
-
-
-def test_defaults_of_config_are_those_of_the_schema() -> None:
-    written = OmegaConf.load(ROOT / "conf/config.yaml")
-    schema = OmegaConf.structured(Config)
-    values = {key.name: OmegaConf.select(written, key.name) for key in read(ROOT / "conf/config.yaml").keys}
-    assert {name: OmegaConf.select(schema, name) for name in values} == values
-
-
-@pytest.mark.parametrize(
-    ("topic", "lines"),
-    [
-        ("optimizer", ["Choices of optimizer, optimizer=adam:", "  ftrl  ", "  optimizer.beta_1=0.9  "]),
-        ("save_model", ["  trainer.save_model=none  "]),
-        ("hydra/sweeper/pruner", ["  asha  ", "  hydra/sweeper/pruner=none  "]),
-        ("hydra.sweeper.n_trials", ["  hydra.sweeper.n_trials=null  "]),
-        ("dataset.augment", ["  dataset.augment.flip=null  "]),
-    ],
-)
-def test_help_on_a_topic(config: Compose, topic: str, lines: list[str]) -> None:
-    shown = topics.explain(config(), [topic])
-    assert len(shown) < 8_000 and all(line in shown for line in lines)
+def test_topic_is_explained(config: Compose, words: tuple[str, ...], topic: str, lines: list[str]) -> None:
+    shown = topics.explain(config(*words), [topic])
+    assert all(line in shown for line in lines)
 
 
 @pytest.mark.parametrize(("topic", "meant"), [("optimzer", "optimizer"), ("n_trails", "n_trials"), ("qqq", "all")])
 def test_unknown_topic_is_refused(config: Compose, topic: str, meant: str) -> None:
     with pytest.raises(UserError, match=f"^--help {topic}: there is no such group or key.\nType: --help {meant}$"):
         topics.explain(config(), [topic])
+
+
+def test_overview_fits_two_screens(config: Compose) -> None:
+    shown = topics.overview(_root_=config("target='${oc.env:HOME}'"))
+    assert len(shown.splitlines()) <= 62 - 8  # because the header has the examples
+    assert max(map(len, shown.splitlines())) <= 100
+    assert "  target=$${oc.env:HOME}" in shown
+
+
+@pytest.mark.parametrize("words", [(), ("optimizer=ftrl", "model=resnet50v2", "dataset=line", "+find=largest_batch")])
+def test_every_key_has_a_meaning(config: Compose, words: tuple[str, ...]) -> None:
+    composed = config(*words)
+    (shown,) = (part for part in topics.explain(composed, ["all"]).split("\n\n") if part.startswith("Keys:"))
+    keys = re.findall(r"^  ([\w.]+)=", shown, re.MULTILINE)
+    assert len(keys) > 60 and set(keys) <= {*meanings(composed)}
+
+
+def test_every_key_of_a_file_has_a_comment() -> None:
+    explained = {*COMMON} | {key.name for _, file in FILES for key in file.keys if key.meaning}
+    for group, file in FILES:
+        section = f"{group.replace('/', '.')}."
+        own = {key.name for key in file.keys if key.name.startswith(section) and not key.meaning}
+        others = {key.name for key in file.keys if "." in key.name and not key.name.startswith("hydra.launcher.")}
+        # in a study, values of other keys at its scales
+        assert file.comment and own <= {*COMMON, "study.full", "study.small"}, file.choice
+        assert group == "study" or others <= explained, file.choice
+
+
+def test_page_has_every_key_and_choice() -> None:
+    fill = runpy.run_path(str(ROOT / "docs/site_hooks.py"))["on_page_markdown"]
+    page = fill((ROOT / "docs/reference/keys.md").read_text())
+    assert all(f"\n| `{name}` | `" in page for name in COMMON)
+    for group, file in FILES:
+        assert f"\n| `{group}={file.choice}` | {file.title[:9]}" in page
+        assert group in ("study", "cluster") or all(f"\n| `{key.name}` | `" in page for key in file.keys)
+
+
+def test_defaults_of_config_are_those_of_the_schema() -> None:
+    config, schema = OmegaConf.load(ROOT / "conf/config.yaml"), OmegaConf.structured(Config)
+    assert [name for name in COMMON if OmegaConf.select(config, name) != OmegaConf.select(schema, name)] == []
 
 
 CONTENT = """\

@@ -65,7 +65,7 @@ def read(path: Path, group: str = "") -> File:
     ]
     root = None
     with suppress(yaml.YAMLError):
-        root = yaml.compose(content, yaml.SafeLoader)
+        root = yaml.compose(content, yaml.CSafeLoader)
     keys = [*_keys(root, package_of(content, group), content)]
     return File(path.stem, " ".join(header).strip(), keys, _parents(root))
 
