@@ -59,6 +59,7 @@ def test_every_setting_is_described(kind: type, config: Compose) -> None:
         ((), "optimizer", ["Choices of optimizer, optimizer=adam:", "  ftrl  ", "  optimizer.beta_1=0.9  "]),
         ((), "save_model", ["  trainer.save_model=none  "]),
         ((), "hydra/sweeper/pruner", ["  asha  ", "  hydra/sweeper/pruner=none  "]),
+        (("hydra/sweeper/pruner=asha",), "pruner", ["  hydra.sweeper.pruner.min_resource=1         steps before"]),
     ],
 )
 def test_topic_is_explained(config: Compose, words: tuple[str, ...], topic: str, lines: list[str]) -> None:

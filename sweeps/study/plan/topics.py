@@ -6,7 +6,7 @@ app's YAML file. conf/hydra/help/sweepyard.yaml calls `overview` through OmegaCo
 """
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -15,6 +15,7 @@ from sweeps.base.errors import UserError
 from sweeps.hydra.config_files import own_folders
 from sweeps.hydra.followed import GROUPS
 from sweeps.hydra.near import closest
+from sweeps.hydra.plain import content
 from sweeps.study.plan.comments import File, first_sentence, groups, meanings, read_group
 from sweeps.study.plan.help import Entry, as_typed, at_once, settings
 
@@ -78,35 +79,47 @@ def explain(config: DictConfig, topics: Sequence[str]) -> str:
 
 
 def _is_of(entry: Entry, topic: str) -> bool:
-    """Return whether an entry is about a topic: all, its key, its last name, or its section."""
+    """Return whether an entry is about a topic: all, its key, or any part of its key's name."""
     name = topic.replace("/", ".")
-    typed = entry.typed.partition("=")[0]
-    if name == "all" or name in (typed, entry.key, entry.key.rpartition(".")[2]):
-        return True
-    return entry.key.startswith(f"{name}.")
+    is_typed = name == entry.typed.partition("=")[0]
+    return name == "all" or is_typed or f".{name}." in f".{entry.key}."
 
 
 def _explain_missing(config: DictConfig, topic: str) -> str:
     names = {entry.key for entries in _entries(config).values() for entry in entries}
-    sections = {name.rpartition(".")[0] for name in names}
-    last = {name.rpartition(".")[2] for name in names}
-    near = closest(topic, sorted({"all", *_groups(config), *sections, *last, *names} - {""}))
+    parts = {part for name in names for part in name.split(".")}
+    near = closest(topic, sorted({"all", *_groups(config), *names, *parts}))
     return f"--help {topic}: there is no such group or key.\nType: --help {near or 'all'}"
 
 
 def _entries(config: DictConfig) -> dict[str, list[Entry]]:
     """Return the keys and the settings, each with a title."""
-    return {"Keys": _keys(config), **settings(config)}
+    keys = {"Keys": _keys(config), "The sampler and the pruner": _of_sampler(config)}
+    return keys | settings(config)
 
 
 def _keys(config: DictConfig) -> list[Entry]:
     """Return the app's keys that hold a value. Interpolations are not resolved."""
-    content: Any = OmegaConf.to_container(config, resolve=False)
-    explained = meanings(config)
+    values = content(config)
+    values.pop("hydra", None)
+    return _explained(_values(values), meanings(config))
+
+
+def _of_sampler(config: DictConfig) -> list[Entry]:
+    """Return the keys of the chosen sampler and pruner; none with a foreign sweeper."""
     entries = []
-    for name, value in _values({key: content[key] for key in content if key != "hydra"}):
-        entries.append(Entry(name, as_typed(name, value), explained.get(name, "")))
+    for group in OUR_GROUPS[2:]:
+        section = group.replace("/", ".")
+        chosen = OmegaConf.select(config, section)
+        files = read_group(GROUPS.parent, group)
+        explained = {key.name: key.meaning for file in files for key in file.keys}
+        values = content(chosen) if isinstance(chosen, DictConfig) else {}
+        entries += _explained(_values(values, f"{section}."), explained)
     return entries
+
+
+def _explained(values: Iterable[tuple[str, Any]], meanings: Mapping[str, str]) -> list[Entry]:
+    return [Entry(name, as_typed(name, value), meanings.get(name, "")) for name, value in values]
 
 
 def _values(section: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
