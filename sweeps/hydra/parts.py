@@ -5,7 +5,7 @@ ConfigLoaderImpl._apply_overrides_to_config    1.3, 1.4   sets values in a compo
 Hydra.compose_config                           1.3, 1.4   composes the command line of `hydra.main`
 ConfigLoaderImpl._ensure_sweep_config_...      1.4        refuses a job with another launcher than
                                                the driver's
-Hydra.app_help                                 1.3, 1.4   answers --help
+Hydra.app_help, .get_help                      1.3, 1.4   answer --help
 ConfigLoaderImpl.repository                    1.3, 1.4   tells whether a config group exists
 ConfigLoaderImpl._parse_overrides_and_create_caching_repo  1.3, 1.4   adds the app's
                                                            `hydra.searchpath` to it
@@ -120,18 +120,14 @@ def on_help(explain: Callable[[DictConfig, Sequence[str]], str]) -> None:
     """
     app_help = Hydra.app_help
 
-    def answer(self: Hydra, config_name: str | None, args_parser: Any, args: Any) -> None:
+    def answer(
+        self: Any, config_name: str | None, args_parser: Any, args: Any, **named: Any
+    ) -> None:
         topics = [word for word in args.overrides if re.fullmatch(r"\w[\w./@-]*", word)]
-        if not topics:
-            app_help(self, config_name, args_parser, args)
-            return
-        config = self.compose_config(
-            config_name=config_name,
-            overrides=[word for word in args.overrides if word not in topics],
-            run_mode=RunMode.RUN,
-            with_log_configuration=True,
-        )
-        print(explain(config, topics))
+        if topics:
+            args.overrides = [word for word in args.overrides if word not in topics]
+            self.get_help = lambda settings, *_, **__: explain(settings._get_root(), topics)
+        app_help(self, config_name, args_parser, args, **named)
 
     Hydra.app_help = answer  # type: ignore[method-assign]
 
