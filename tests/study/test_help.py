@@ -100,7 +100,7 @@ def test_every_key_of_a_file_has_a_comment() -> None:
 
 
 def test_page_has_every_key_and_choice() -> None:
-    fill = runpy.run_path(str(ROOT / "docs/site_hooks.py"))["on_page_markdown"]
+    fill = runpy.run_path(str(ROOT / "docs/key_tables.py"))["on_page_markdown"]
     page = fill((ROOT / "docs/reference/keys.md").read_text())
     assert all(f"\n| `{name}` | `" in page for name in COMMON)
     for group, file in FILES:
