@@ -24,7 +24,7 @@ COSTS = (
     "co2_g",  # emissions of this energy, by hydra.launcher.co2_g_per_kwh
 )
 """Costs of a trial, over all its attempts. A cost that is zero or unknown is omitted."""
-_KINDS = ("completed", "pruned", "failed", "unfinished", "all")
+_KINDS = ("completed", "pruned", "paused", "failed", "unfinished", "all")
 
 
 def read_tracking_seconds(study: Path) -> dict[int, float]:
@@ -110,6 +110,7 @@ def seconds_between(first: float, last: float, pauses: Iterable[tuple[float, flo
 
 def _kind(state: State) -> str:
     kinds = {State.COMPLETED: "completed", State.PRUNED: "pruned", State.INFEASIBLE: "pruned"}
+    kinds[State.PAUSED] = "paused"
     return kinds.get(state, "failed" if state.is_bad else "unfinished")
 
 

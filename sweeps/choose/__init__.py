@@ -35,6 +35,7 @@ class Next:
 
     begin: Sequence[Proposal] = ()
     resume: Sequence[int] = ()  # numbers of the trials that need a new attempt
+    to_end: bool = False  # whether a trial that is resumed pauses at no further rung
     waits: bool = False  # whether a running trial must end before the chooser can decide
     message: str = ""  # line to show in the terminal
 

@@ -104,6 +104,23 @@ class Ends:
         return filled
 
 
+def fill_ends(curves: Sequence[Curve], losses: Sequence[float]) -> list[float]:
+    """Return the losses, with an estimate in place of each infinite loss, which a paused trial has.
+
+    The longest curve comes first, so that a trial that paused early is compared with those that
+    went on, complete or paused later. A curve that no other passes ends where it is.
+    """
+    filled = [*losses]
+    steps = sorted({max(curve) for curve in curves if curve}, reverse=True)
+    for step in steps:
+        ends = Ends(curves, filled)
+        for index, curve in enumerate(curves):
+            if losses[index] == math.inf and curve and max(curve) == step:
+                end, _ = ends.estimate(curve)
+                filled[index] = end if end < math.inf else curve[step]
+    return filled
+
+
 def _noise(reports: Array, ends: Array) -> float:
     """Return the noise that explains the correlation of the quantiles, lowered because few trials
     show it."""

@@ -33,7 +33,7 @@ class Race:
             if not study.enough
             or trial.race
             or trial.by_hand
-            or trial.state.is_over
+            or trial.state.is_settled
             or trial.number in study.under_way
         ]
         answer = self._choose(trials, any(trial.race for trial in trials))
@@ -41,7 +41,7 @@ class Race:
         return answer
 
     def _choose(self, trials: Sequence[TrialRecord], has_begun: bool) -> Next:
-        if any(not trial.state.is_over for trial in trials if not trial.race):
+        if any(not trial.state.is_settled for trial in trials if not trial.race):
             return Next(waits=True)
         racing = self._racing(trials)
         results = [configuration.results() for configuration in racing]

@@ -38,6 +38,8 @@ class Repeats:
     for all."""
 
     seeds: Seeds
+    # whether a configuration repeats only once its first trial has completed
+    completed_only: bool = False
     _changes: Changes = field(default_factory=Changes)
     # by number of the first trial, and seed
     _trials: dict[int, dict[int, TrialRecord]] = field(default_factory=dict)
@@ -65,7 +67,8 @@ class Repeats:
         begun = self._trials.setdefault(first, {})
         begun[trial.seed.get(self.seeds.key, self.seeds.repeated[0])] = trial
         is_decided = any(study.rows[repeat.number].state.decides for repeat in begun.values())
-        if is_decided or len(begun) >= len(self.seeds.repeated):
+        is_due = study.rows[first].result or not self.completed_only
+        if is_decided or not is_due or len(begun) >= len(self.seeds.repeated):
             self._open.pop(first, None)
         else:
             self._open[first] = None

@@ -14,6 +14,6 @@ class Retries:
         search's trials."""
         for trial in study.open:
             waits = trial.state is State.QUEUED and trial.number not in study.under_way
-            if waits and not (study.enough and trial.searched):
+            if waits and not (study.enough and trial.ends_with_search):
                 return Next(resume=[trial.number])
         return Next()

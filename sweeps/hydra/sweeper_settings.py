@@ -13,7 +13,7 @@ from sweeps.base.wording import counted
 from sweeps.hydra.foreign_names import OfSweepers
 
 MAX_TRIALS = 1_000_000
-CHOSEN = ("sampler", "pruner")
+CHOSEN = ("sampler", "pruner", "rungs")
 """Settings that are groups, chosen with slashes."""
 _GROUPS = Path(__file__).parents[1] / "conf" / "hydra" / "sweeper"
 
@@ -48,6 +48,9 @@ class SweeperConf(OfSweepers):
     pruner: Any = None
     """Pruner: end a trial early. hydra/sweeper/pruner=none, median, asha, hyperband, percentile or
     wilcoxon."""
+    rungs: Any = None
+    """Rungs: pause trials after a few steps, and promote the best of them. hydra/sweeper/rungs=none
+    or halving."""
     objective: Any = None
     """Objective: the metric to optimize, or a list of metrics. Null: the task function returns a
     number."""

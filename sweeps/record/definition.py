@@ -150,6 +150,8 @@ def _search(settings: SweeperConf, space: SearchSpace) -> dict[str, str]:
         "direction": str(settings.direction),
         "custom_search_space": str(settings.custom_search_space),
     }
+    if any((settings.rungs or {}).values()):
+        search["rungs"] = json.dumps(settings.rungs, sort_keys=True)
     if settings.learn_from:
         search["learn_from"] = ",".join(settings.learn_from)
     if space.listed:

@@ -51,7 +51,7 @@ class Fold:
                 self._end(event)
             case "reopened":
                 trial = self.trials[event["number"]]
-                self._change(replace(trial, state=State.QUEUED, forgiven=int(event["forgiven"])))
+                self._change(_reopened(trial, event))
             case "added":
                 self.added.append(_added(event))
             case "excluded":
@@ -85,6 +85,12 @@ class Fold:
         else:
             self.open_numbers.add(trial.number)
         self.changes.append(trial.number)
+
+
+def _reopened(trial: TrialRecord, event: Event) -> TrialRecord:
+    forgiven = int(event["forgiven"])
+    to_end = trial.to_end or bool(event.get("to_end"))
+    return replace(trial, state=State.QUEUED, forgiven=forgiven, to_end=to_end)
 
 
 def _added(event: Event) -> Added:

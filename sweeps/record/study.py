@@ -48,6 +48,7 @@ class TrialRecord:
     seed: Mapping[str, int] = field(default_factory=dict)
     outside: bool = False  # whether the params are outside of the search space
     added: str = ""  # name of a person's request for the trial
+    to_end: bool = False  # whether the trial pauses at no further rung
     forgiven: int = 0  # number of attempts that do not count, because a person retried the trial
     memory: Mapping[str, Any] = field(default_factory=dict)  # opaque state of the sampler
 
@@ -73,7 +74,7 @@ class TrialRecord:
     def objective(self) -> list[float]:
         """Return one value for each objective of the study; empty unless the trial returned
         them."""
-        return self.attempts[-1].objective if self.attempts and self.state.is_over else []
+        return self.attempts[-1].objective if self.attempts and self.state.is_settled else []
 
     @property
     def result(self) -> list[float]:
@@ -99,6 +100,11 @@ class TrialRecord:
     def searched(self) -> bool:
         """Return whether the search or the grid chose the trial, not the final race or a person."""
         return self.by not in (By.RACE, By.PERSON)
+
+    @property
+    def ends_with_search(self) -> bool:
+        """Return whether the trial no longer starts once the search has enough."""
+        return self.searched and not self.to_end
 
     @property
     def infeasible(self) -> bool:
@@ -307,14 +313,15 @@ class StudySnapshot:
 
     @property
     def all_failed(self) -> bool:
-        """Return whether trials failed, and none completed, was pruned, was infeasible or is
-        running."""
-        alive = self.count(State.COMPLETED, State.PRUNED, State.INFEASIBLE, State.RUNNING)
+        """Return whether trials failed, and none completed, was pruned or paused, was infeasible
+        or is running."""
+        well = (State.COMPLETED, State.PRUNED, State.PAUSED, State.INFEASIBLE, State.RUNNING)
+        alive = self.count(*well)
         return bool(self.bad()) and not alive
 
     def over(self) -> int:
-        """Return the number of trials that are over."""
-        return sum(row.state.is_over for row in self.rows)
+        """Return the number of trials that are over, or paused."""
+        return sum(row.state.is_settled for row in self.rows)
 
     def numbers(self) -> list[str]:
         """Return the parameters whose values are all numbers, the most important first."""

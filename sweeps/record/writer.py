@@ -88,17 +88,20 @@ class Record:
         self._fold.excluded[:] = with_size(self.study, space)
 
     def end(self, trial: TrialRecord) -> None:
-        """Record that a trial is over, with the outcome of each attempt."""
+        """Record that a trial is over or paused, with the outcome of each attempt."""
         outcomes = [outcome.as_json() for outcome in trial.attempts]
         self._append({"op": "ended", "number": trial.number, "attempts": outcomes})
 
-    def reopen(self, numbers: Sequence[int]) -> None:
-        """Record that these trials run again. Their earlier attempts no longer count against
-        them."""
+    def reopen(self, numbers: Sequence[int], to_end: bool = False) -> None:
+        """Record that these trials run again, with `to_end` without a further pause. Their earlier
+        attempts no longer count against them."""
         events = []
         for number in dict.fromkeys(numbers):
             count = len(TrialFolder(self.trials[number].folder).ends())
-            events.append({"op": "reopened", "number": number, "forgiven": count})
+            event: dict[str, Any] = {"op": "reopened", "number": number, "forgiven": count}
+            if to_end:
+                event["to_end"] = True
+            events.append(event)
         self._append(*events)
 
     def store_memory(self, number: int, memory: Mapping[str, Any]) -> None:

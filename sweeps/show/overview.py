@@ -26,6 +26,7 @@ from sweeps.trial.job import Point, State
 MARKS = {
     "completed": "●",
     "pruned": "▼",
+    "paused": "◇",
     "failed": "✖",
     "running": "○",
     "queued": "□",

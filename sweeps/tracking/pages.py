@@ -89,7 +89,7 @@ def _other_studies(uri: str, experiment: str, names: Sequence[str]) -> list[str]
 def _where(studies: Sequence[ComparedStudy], others: Sequence[str]) -> str:
     """Return the filter of the trials of these studies, in an experiment with `others`."""
     trials = [trial for each in studies for trial in each.study.rows]
-    is_final = len(trials) <= _MOST_RUNS and all(trial.state.is_over for trial in trials)
+    is_final = len(trials) <= _MOST_RUNS and all(trial.state.is_settled for trial in trials)
 
     # Because a study that begins later would be in a view that leaves out others.
     if not is_final and len(others) <= _MOST_OTHERS:

@@ -226,7 +226,7 @@ def _folded(line: str) -> str:
 def _run_status(state: State) -> str:
     """Return MLflow's status for a state: KILLED if the trial was ended from outside, or is not
     over."""
-    if state in (State.COMPLETED, State.PRUNED, State.INFEASIBLE):
+    if state in (State.COMPLETED, State.PRUNED, State.PAUSED, State.INFEASIBLE):
         return "FINISHED"
     return "FAILED" if state.is_bad and state is not State.LOST else "KILLED"
 

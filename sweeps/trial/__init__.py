@@ -83,6 +83,8 @@ class Trial:
         self.checkpoint_folder = folder.checkpoint
         self._attempt = folder.attempt(attempt)
         self._objective = objective or Objective(())
+        self._pause_step = self._attempt.pause_step()
+        self._newest_step: int | None = None  # reported by this attempt
         earlier = folder.read_metrics().values
         self._last_earlier_step = max((line.step for line in earlier), default=None)
         self._last_report = self._newest_with_objective(earlier)
@@ -163,6 +165,7 @@ class Trial:
                 self._attempt.trial.append_metrics(MetricsLine(step, now(), values, result))
         self._last_report = values
         self._has_reported = True
+        self._newest_step = step
         self._is_last_reported = last
         if not partial or set(self._objective.names) <= values.keys():
             read_objective(values, self._objective, step)
@@ -209,7 +212,8 @@ class Trial:
             torch.cuda.set_per_process_memory_fraction(fraction)
 
     def should_stop(self) -> bool:
-        """Return whether to end after the current epoch, because the trial was pruned or cancelled.
+        """Return whether to end after the current epoch, because the trial was pruned or
+        cancelled, or pauses at a rung.
 
         A trial that has reported its last step need not stop. All ranks get the same answer at the
         same call, so all ranks must call equally often. Ranks other than the chief wait for the
@@ -220,13 +224,19 @@ class Trial:
         """
         self._stop_calls += 1
         if self.world.is_chief and not self._is_stopped:
-            reason = None if self._is_last_reported else self._attempt.stop_requested()
+            reason = None if self._is_last_reported else self._reason_to_stop()
             if reason or self.world.size > 1:
                 self._attempt.append_stop_answer(reason)
             self._is_stopped = reason is not None
         elif not self._is_stopped:
             self._is_stopped = self._read_chief_answer() is not None
         return self._is_stopped
+
+    def _reason_to_stop(self) -> State | None:
+        requested = self._attempt.stop_requested()
+        if requested or self._pause_step is None or self._newest_step is None:
+            return requested
+        return State.PAUSED if self._newest_step >= self._pause_step else None
 
     def _read_chief_answer(self) -> State | None:
         """Return the chief's answer to this call: the reason to stop, or None. Raises RankLost

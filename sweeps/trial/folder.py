@@ -18,7 +18,8 @@ Each file has one writer, and is written aside and renamed, or appended a whole 
     tracking.json           the trial's MLflow run, and whether it is complete  (driver)
     attempts/<n>/log        the output of attempt n  (attempt)
     attempts/<n>/alive      locked while the attempt's process lives  (attempt)
-    attempts/<n>/queued.json    when the attempt was queued, and its requested resources  (driver)
+    attempts/<n>/queued.json    when the attempt was queued, its requested resources, and the step
+                            after which it pauses  (driver)
     attempts/<n>/facts.jsonl    the machine, versions, and settings as used, see
                                 `sweeps.trial.machine.facts` (chief)
     attempts/<n>/started    when the attempt got a slot, or its job started  (attempt)
@@ -157,9 +158,10 @@ class TrialFolder:
         request: Request | None = None,
         idle_slot_s: float = 0.0,
         launcher: str | None = None,
+        pause_step: int | None = None,
     ) -> "AttemptFolder":
         """Create the folder of one more attempt, queued at a time in seconds since 1970, by default
-        now."""
+        now. The attempt pauses after it has reported `pause_step`."""
         newest = self.newest()
         attempt = self.attempt(newest.number + 1 if newest else 1)
         attempt.path.mkdir(parents=True)
@@ -168,6 +170,7 @@ class TrialFolder:
             "idle_slot_s": idle_slot_s,
             **vars(request or Request()),
             "launcher": launcher,
+            "pause_step": pause_step,
         }
         content = {name: value for name, value in content.items() if value is not None}
         write_whole(attempt.path / "queued.json", json.dumps(content), sync=False)
@@ -212,6 +215,13 @@ class AttemptFolder:
         """Return when the attempt started, in seconds since 1970; None if it did not."""
         file = self.path / "started"
         return read_time(file) if file.exists() else None
+
+    def pause_step(self) -> int | None:
+        """Return the step after whose report the attempt pauses; None if it trains to its end."""
+        with suppress(CorruptFile, OSError, ValueError, TypeError):
+            step = (read_json(self.path / "queued.json") or {}).get("pause_step")
+            return None if step is None else int(step)
+        return None
 
     def request_stop(self, reason: State, by: str = "") -> None:
         """Request that the attempt ends. `by` is the name of the user who ends the trial."""
@@ -343,7 +353,7 @@ class AttemptFolder:
 
 
 def _default_error(state: State) -> str:
-    return "" if state in (State.COMPLETED, State.PRUNED) else "unknown reason"
+    return "" if state in (State.COMPLETED, State.PRUNED, State.PAUSED) else "unknown reason"
 
 
 def _parse_reason(line: bytes) -> State | None:

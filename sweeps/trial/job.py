@@ -23,6 +23,7 @@ class State(StrEnum):
     RUNNING = "running"
     COMPLETED = "completed"
     PRUNED = "pruned"
+    PAUSED = "paused"  # at a rung; goes on from its checkpoint if it is promoted
     INFEASIBLE = "infeasible"  # never started, because it cannot run here
     FAILED = "failed"
     DIVERGED = "diverged"
@@ -35,8 +36,13 @@ class State(StrEnum):
     @property
     def is_over(self) -> bool:
         """Return whether the trial has ended for good. Refused and cancelled trials resume with
-        their study."""
-        return self not in {State.QUEUED, State.RUNNING, State.REFUSED, State.CANCELLED}
+        their study, and a paused one may be promoted."""
+        return self not in _OPEN
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether the trial has ended, for good or until a rung's best are promoted."""
+        return self.is_over or self is State.PAUSED
 
     @property
     def is_bad(self) -> bool:
@@ -61,8 +67,10 @@ class State(StrEnum):
         }
 
 
+_OPEN = {State.QUEUED, State.RUNNING, State.REFUSED, State.CANCELLED, State.PAUSED}
 _NOT_BAD = {
     State.QUEUED,
+    State.PAUSED,
     State.RUNNING,
     State.CANCELLED,
     State.COMPLETED,

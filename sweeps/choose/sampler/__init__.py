@@ -14,7 +14,7 @@ from optuna.pruners import _filter_study
 from optuna.samplers import BaseSampler, CmaEsSampler, TPESampler
 
 from sweeps.choose import Next, Proposal
-from sweeps.choose.curves import Curve, Ends, Reports
+from sweeps.choose.curves import Curve, Ends, Reports, fill_ends
 from sweeps.choose.out_of_memory import OutOfMemory
 from sweeps.choose.proposals import Proposals
 from sweeps.choose.repeats import Seeds
@@ -254,7 +254,8 @@ class Sampler:
         chooses this trial."""
         if start or not self._has_surrogate:
             return {}, []
-        ends, losses = self._estimated(study)
+        results = self._results_of(study)
+        ends, losses = self._estimated(study, results)
         count = self._count_before(number)
         too_few = len(losses) < _MIN_RESULTS or len(set(losses)) < 2
         is_start = too_few or count < self._samplers.startup
@@ -268,18 +269,18 @@ class Sampler:
             f" 'hydra.sweeper.learn_from=[{name}]' hydra/sweeper/sampler=tpe"
         )
         with explain_faults(self._samplers.kind, advice):
-            surrogate = self._fit_surrogate(study, ends, losses)
+            surrogate = self._fit_surrogate(study, results, ends, losses)
             has_weight = self._earlier.teach(surrogate, count, seed)
             if is_start and not has_weight:
                 return {}, []
             # those beside the best results first
-            best = [self._results[i].point for i in np.argsort(losses, kind="stable")]
+            best = [results[i].point for i in np.argsort(losses, kind="stable")]
             draws = iter(np.random.RandomState(seed).random_sample, None)
             point = self._proposals.most_promising(best, surrogate.gain, draws)
         return point, [] if too_few else surrogate.scales
 
     def _fit_surrogate(
-        self, study: StudySnapshot, ends: Ends, losses: Sequence[float]
+        self, study: StudySnapshot, results: Sequence[_Result], ends: Ends, losses: Sequence[float]
     ) -> "Surrogate":
         """Fit a surrogate to the results with these losses, the failures, and the running points,
         whose losses are estimated by their newest curves."""
@@ -287,24 +288,37 @@ class Sampler:
         from sweeps.choose.surrogate import Surrogate
 
         surrogate = Surrogate(self._proposals.parameter_indices(), self._scales)
-        encoded = [result.encoded for result in self._results]
-        trials = sorted(self._running)
+        encoded = [result.encoded for result in results]
+        trials = sorted(self._running.keys() - {result.trial for result in results})
         running = [self._running[trial] for trial in trials]
         curves = [self._reports.curve(study.rows[trial]) for trial in trials]
         estimates = [ends.estimate(curve) for curve in curves]
         surrogate.fit(encoded, losses, self._proposals.failed, running, self._ran_before, estimates)
         return surrogate
 
-    def _estimated(self, study: StudySnapshot) -> tuple[Ends, list[float]]:
+    def _results_of(self, study: StudySnapshot) -> list[_Result]:
+        """Return the results, oldest first, and then the paused trials, whose ends are unknown."""
+        results = [*self._results]
+        for number, encoded in sorted(self._running.items()):
+            trial = study.rows[number]
+            if trial.state is State.PAUSED:
+                results.append(_Result(math.inf, trial.configuration, encoded, number))
+        return results
+
+    def _estimated(
+        self, study: StudySnapshot, results: Sequence[_Result]
+    ) -> tuple[Ends, list[float]]:
         """Return what the newest curves show about ends, and the losses of the results with
         estimates."""
-        losses = [result.loss for result in self._results]
+        losses = [result.loss for result in results]
         completed = [i for i, loss in enumerate(losses) if loss < math.inf]
         oldest = min(completed[-_MAX_CURVES:], default=0)
         curves: list[Curve] = []
-        for i, result in enumerate(self._results):
+        for i, result in enumerate(results):
             is_read = i >= oldest or result.loss == math.inf
             curves.append(self._reports.curve(study.rows[result.trial]) if is_read else {})
+        if len(results) > len(self._results):
+            losses = fill_ends(curves, losses)
         ends = Ends(curves, losses)
         return ends, ends.fill(curves, losses)
 

@@ -31,12 +31,14 @@ _STRIP = 0.1  # height of the strip of trials without a value, as a fraction of 
 MARKS: dict[str, Layout] = {
     "completed": {"symbol": "circle", "size": 8},
     "pruned": {"symbol": "triangle-down", "size": 8, "color": "--pruned", "opacity": 0.75},
+    "paused": {"symbol": "diamond-open", "size": 8, "color": "--pruned"},
     "failed": {"symbol": "x", "size": 8, "color": "--failed"},
     "running": {"symbol": "circle-open", "size": 9, "color": "--link", "line": {"width": 2}},
     "queued": {"symbol": "square-open", "size": 8, "color": "--pruned"},
 }
 LINES = {
     "pruned": {"color": "--pruned", "width": 1},
+    "paused": {"color": "--pruned", "width": 1},
     "failed": {"color": "--failed", "width": 1, "dash": "dot"},
     "running": {"color": "--link", "width": 1.5, "dash": "dash"},
     "queued": {"color": "--pruned", "width": 1, "dash": "dot"},

@@ -16,7 +16,7 @@ from sweeps.show.scales import Scale, scale_of
 from sweeps.show.trials import Curve, Curves
 from sweeps.trial.job import State
 
-KINDS = ("queued", "failed", "pruned", "running", "completed")
+KINDS = ("queued", "failed", "pruned", "paused", "running", "completed")
 """In drawing order: completed trials are drawn last, over all others."""
 
 
@@ -198,7 +198,7 @@ class FigureData:
 
 
 def kind_of(trial: TrialRecord) -> str:
-    if trial.state in (State.COMPLETED, State.PRUNED, State.RUNNING):
+    if trial.state in (State.COMPLETED, State.PRUNED, State.PAUSED, State.RUNNING):
         return str(trial.state)
     if trial.infeasible:
         return "pruned"

@@ -10,7 +10,7 @@ from sweeps.show.figures.figure_data import FigureData, kind_of
 from sweeps.trial.job import Outcome
 
 _Pair = tuple[TrialRecord, Outcome]
-_COLORS = {"completed": "--done", "pruned": "--pruned", "failed": "--failed"}
+_COLORS = {"completed": "--done", "pruned": "--pruned", "paused": "--link", "failed": "--failed"}
 _UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _MOST_UNITS = 200  # of the time axis
 

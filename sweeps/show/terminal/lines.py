@@ -240,12 +240,14 @@ class View:
 
 def _count_line(study: StudySnapshot, running: int) -> Text:
     pruned = study.count(State.PRUNED, State.INFEASIBLE)
+    paused = study.count(State.PAUSED)
     bad = sum(trial.state.has_failed for trial in study.rows)
     return Text.assemble(
         (f"{study.name}  ", "bold"),
         (f"{study.count(State.COMPLETED)} completed", "green"),
         f"  {running} running  ",
         (f"{pruned} pruned  " if pruned else "", "cyan"),
+        (f"{paused} paused  " if paused else "", "cyan"),
         (f"{bad} failed", "red" if bad else "dim"),
         f"  of {study.total}",
     )

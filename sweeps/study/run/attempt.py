@@ -24,6 +24,7 @@ class Attempt:
     outcome: Outcome | None = None  # the outcome that the launcher reported, until it is recorded
     read_error: str = ""  # why its files could not be read at the last look
     unreadable_since: float = 0.0  # seconds since 1970
+    pause_step: int | None = None  # the step after whose report it pauses
     adopted: bool = False  # whether an earlier driver submitted it
 
     @property
@@ -36,7 +37,7 @@ class Attempt:
         written."""
         if not self.job.attempt:
             folder = self.job.folder.new_attempt(
-                self.queued_at, self.job.request, idle_slot_s, launcher
+                self.queued_at, self.job.request, idle_slot_s, launcher, self.pause_step
             )
             self.job = replace(self.job, attempt=folder.number)
 

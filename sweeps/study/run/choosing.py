@@ -18,6 +18,7 @@ from sweeps.choose.out_of_memory import OutOfMemory
 from sweeps.choose.race import Race
 from sweeps.choose.repeats import Repeats, add_seeds, choose_seeds
 from sweeps.choose.retries import Retries
+from sweeps.choose.rungs import LastPromotion, Promotion, rungs_of
 from sweeps.hydra.settings import SweeperConf
 from sweeps.hydra.sweeper_settings import target_of
 from sweeps.record.narrowed import count_distinct
@@ -58,6 +59,7 @@ class Choosing:
         self.objective = Objective(settings.objectives, has_name, needed=is_needed)
         self._memory = OutOfMemory(settings.memory_axes, config)
         self.prunes = _prunes(settings)
+        self.rungs = rungs_of(settings.rungs)
         # because an existing study was checked when it began
         if not (folder / "study.json").exists():
             self._refuse_wrong_settings()
@@ -79,12 +81,29 @@ class Choosing:
         keys = [parameter.key.lstrip("+") for parameter in self.space.parameters]
         self._memory.refuse_unknown(keys)
         directions = self._settings.directions
+        if self.rungs:
+            self._refuse_beside_rungs()
         if self.prunes and len(directions) > 1:
             raise UserError(
                 f"a pruner needs one objective, but there are {len(directions)}: often neither of"
                 " two trials dominates the other.\nRemove it (hydra/sweeper/pruner=none), or choose"
                 f" one objective: hydra.sweeper.objective={self._settings.objectives[0]}"
                 f" hydra.sweeper.direction={directions[0]}"
+            )
+
+    def _refuse_beside_rungs(self) -> None:
+        """Raise UserError for a pruner, or several objectives, beside rungs."""
+        if self.prunes:
+            raise UserError(
+                "hydra/sweeper/rungs=halving: a pruner ends trials that rungs would only pause.\n"
+                "Choose one of them: hydra/sweeper/pruner=none, or hydra/sweeper/rungs=none"
+            )
+        if len(self._settings.directions) > 1:
+            raise UserError(
+                "hydra/sweeper/rungs=halving: rungs need one objective, but there are"
+                f" {len(self._settings.directions)}.\nType hydra/sweeper/rungs=none, or choose one:"
+                f" hydra.sweeper.objective={self._settings.objectives[0]}"
+                f" hydra.sweeper.direction={self._settings.directions[0]}"
             )
 
     def _planned_count(self) -> int:
@@ -168,8 +187,12 @@ class Choosing:
         maximize = self._settings.directions[0] == "maximize"
         choosers: list[Chooser] = [Manual(self.seeds), Retries()]
         if self.seeds.first:
-            choosers.append(Repeats(self.seeds))
+            choosers.append(Repeats(self.seeds, completed_only=self.rungs is not None))
+        if self.rungs:
+            choosers.append(Promotion(self.rungs, maximize))
         choosers.append(self._chooser)
+        if self.rungs:
+            choosers.append(LastPromotion(self.rungs, maximize))
         if settings.final_race:
             choosers.append(Race(settings.final_race, self.seeds, maximize))
         return choosers

@@ -291,7 +291,7 @@ class Driver:
         )
         loop = Loop(
             record=record,
-            starter=Starter(record, choosing.choosers(), jobs, self._lookout),
+            starter=Starter(record, choosing.choosers(), jobs, self._lookout, choosing.rungs),
             stop=Stop(record, self._settings, launcher),
             launcher=launcher,
             settings=self._settings,

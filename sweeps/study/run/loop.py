@@ -211,7 +211,7 @@ class Loop:
     def _drop_unwanted(self) -> None:
         """Drop the ready attempt if the search has had enough since it was made."""
         self.stop.check_results(self._attempts)
-        if self._ready and self.stop.enough and self._ready.trial.searched:
+        if self._ready and self.stop.enough and self._ready.trial.ends_with_search:
             self._release(self._ready.trial.number)
 
     def _submit(self) -> bool:
@@ -254,7 +254,7 @@ class Loop:
     def _resume_trial(self, trial: TrialRecord) -> None:
         folder = TrialFolder(trial.folder)
         newest = folder.newest()
-        if newest is None:
+        if newest is None or trial.state is State.PAUSED:
             return
         if not newest.is_over:
             outcome = self.starter.prepare(trial)
@@ -335,7 +335,7 @@ class Loop:
     def _has_stopped(self, trial: TrialRecord) -> bool:
         """Return whether this trial gets no further attempt, because the study or its search has
         stopped."""
-        return bool(self.stop.reason or (self.stop.enough and trial.searched))
+        return bool(self.stop.reason or (self.stop.enough and trial.ends_with_search))
 
     def _refuse(self, trial: TrialRecord, problem: str) -> None:
         self._record_end(trial, Outcome(State.REFUSED, problem))
@@ -344,7 +344,7 @@ class Loop:
         """Record a trial's outcome. A refused or cancelled trial stays open for the next
         command."""
         trial = trial.with_end(outcome)
-        if trial.state.is_over:
+        if trial.state.is_settled:
             self.record.end(trial)
         self.record.update(trial)
         self.starter.drop_job(trial.number)

@@ -8,6 +8,7 @@ from sweeps.base.errors import Infeasible, UserError
 from sweeps.base.signals import interruptible
 from sweeps.base.wording import point_text
 from sweeps.choose import Chooser, Next, Proposal
+from sweeps.choose.rungs import Halving
 from sweeps.record.fold import trial_as_json
 from sweeps.record.study import TrialRecord
 from sweeps.record.writer import Record
@@ -40,6 +41,7 @@ class Starter:
     choosers: Sequence[Chooser]
     jobs: TrialJobs
     lookout: Lookout
+    rungs: Halving | None = None
     clock: Callable[[], float] = now
     has_started: bool = False  # whether this driver had anything to do
     _jobs: dict[int, Job] = field(default_factory=dict)  # the jobs of open trials, by number
@@ -63,11 +65,16 @@ class Starter:
         if answer.begin:
             choice = self._begin(answer.begin[0])
         elif answer.resume:
-            trial = self.record.trials[answer.resume[0]]
-            choice = self._make_attempt(trial)
+            choice = self._resume(answer.resume[0], answer.to_end)
         else:
             choice = Choice(answer)
         return replace(choice, answer=answer, messages=tuple(filter(None, messages)))
+
+    def _resume(self, number: int, to_end: bool) -> Choice:
+        """Return a new attempt at a trial; record first that it is promoted, if it is paused."""
+        if self.record.trials[number].state is State.PAUSED:
+            self.record.reopen([number], to_end)
+        return self._make_attempt(self.record.trials[number])
 
     def _begin(self, chosen: Proposal) -> Choice:
         """Record a new trial, and return its first attempt."""
@@ -119,7 +126,9 @@ class Starter:
             return Choice(Next(), ended=(trial, outcome))
 
         self.record.mark_under_way(trial.number)
-        attempt = Attempt(self.tracked_job(trial), trial, queued_at=self.clock())
+        pause_step = self.rungs.pause_step(trial) if self.rungs else None
+        job = self.tracked_job(trial)
+        attempt = Attempt(job, trial, queued_at=self.clock(), pause_step=pause_step)
         return Choice(Next(), ready=attempt)
 
     def _check_folder(self, trial: TrialRecord) -> Outcome | None:
@@ -161,5 +170,6 @@ class Starter:
         return numbers
 
     def drop_job(self, number: int) -> None:
-        """Drop the job of a trial that has ended."""
+        """Drop the job of a trial that has ended. If the trial is promoted, it is tracked again."""
         self._jobs.pop(number, None)
+        self._tracked.discard(number)

@@ -45,7 +45,7 @@ class Stop:
             # Only once trials of the race and of a person have started, because `cancel_pending`
             # cancels them too.
             self._cancelled = all(
-                attempt.started_at or attempt.trial.searched for attempt in running
+                attempt.started_at or attempt.trial.ends_with_search for attempt in running
             )
             if self._cancelled:
                 self.launcher.cancel_pending()
