@@ -49,7 +49,7 @@ class Asked:
                 folder = self._record.study.folder / str(number)
                 trial = TrialRecord(number, chosen.params, State.QUEUED, folder, by=chosen.by, of=chosen.of)
                 trial = replace(trial, seed=chosen.seed, memory=chosen.memory)
-                self._record.ask(trial, chosen.shared)
+                self._record.queue(trial, chosen.shared)
                 self._record.mark_under_way(number)
                 folder.mkdir()
                 return trial

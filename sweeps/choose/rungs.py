@@ -118,13 +118,15 @@ class LastPromotion(Rungs):
         rungs = self.of(study)
         if not rungs:
             return Next()
-        if study.under_way:
+        if any(not study.rows[number].to_end for number in study.under_way):
             return Next(waits=True)
-        highest = rungs[-1]
-        if any(trial.result for trial in highest):
+        highest = [trial for trial in rungs[-1] if not trial.state.has_failed]
+        if any(trial.result and not trial.to_end for trial in highest):
             return Next()
-        left = [trial.number for trial in highest if trial.state is State.PAUSED]
-        return Next(resume=left[:1], to_end=True)
+        # as many as a rung has that is too small to promote one
+        last = highest[: self.halving.factor - 1]
+        paused = [trial.number for trial in last if trial.state is State.PAUSED]
+        return Next(resume=paused[:1], to_end=True)
 
 
 def rungs_of(conf: Mapping[str, Any] | None) -> Halving | None:

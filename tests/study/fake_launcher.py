@@ -318,7 +318,7 @@ class Study:
         choosing = self._choosing
         loop = Loop(
             record,
-            Starter(record, [*choosing.choosers(), *self.more], self, lookout, self.clock),
+            Starter(record, [*choosing.choosers(), *self.more], self, lookout, self.clock, choosing.rungs),
             Stop(record, settings, launcher, self.clock),
             launcher,
             settings,

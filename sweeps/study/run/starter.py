@@ -41,8 +41,8 @@ class Starter:
     choosers: Sequence[Chooser]
     jobs: TrialJobs
     lookout: Lookout
-    rungs: Halving | None = None
     clock: Callable[[], float] = now
+    rungs: Halving | None = None
     has_started: bool = False  # whether this driver had anything to do
     _jobs: dict[int, Job] = field(default_factory=dict)  # the jobs of open trials, by number
     _tracked: set[int] = field(default_factory=set)  # numbers of the trials that have a run
