@@ -36,15 +36,21 @@ class Asked:
         self._record.open()
         self._choosers = choosing.choosers()
         self._pruner = choosing.pruner(self._record)
+        self._rungs = choosing.rungs
 
     @property
     def trials(self) -> Sequence[TrialRecord]:
         return self._record.trials
 
     def ask(self) -> TrialRecord | None:
-        """Return the next trial, begun; None while something has to end first, or when there is none."""
+        """Return the next trial, begun or promoted; None while something has to end first, or when there is none."""
         for chooser in self._choosers:
-            for chosen in chooser.next(self._record.study).begin:
+            answer = chooser.next(self._record.study)
+            for number in answer.resume[:1]:
+                self._record.reopen([number], answer.to_end)
+                self._record.mark_under_way(number)
+                return self.trials[number]
+            for chosen in answer.begin:
                 number = len(self.trials)
                 folder = self._record.study.folder / str(number)
                 trial = TrialRecord(number, chosen.params, State.QUEUED, folder, by=chosen.by, of=chosen.of)
@@ -60,6 +66,13 @@ class Asked:
         line = MetricsLine(step, 0.0, {self._record.study.objective[0]: value})
         TrialFolder(trial.folder).append_metrics(line)
         return self._pruner is not None and self._pruner.report(trial.number, step, value)
+
+    def pause_step(self, trial: TrialRecord) -> int | None:
+        """Return the step at which a trial pauses next; None if it trains to its end."""
+        return self._rungs.pause_step(trial) if self._rungs else None
+
+    def pause(self, trial: TrialRecord, value: float) -> None:
+        self._end(trial, Outcome(State.PAUSED, objective=[value], started_at=1.0))
 
     def prune(self, trial: TrialRecord) -> None:
         self._end(trial, Outcome(State.PRUNED, started_at=1.0))

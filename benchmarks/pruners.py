@@ -1,4 +1,4 @@
-"""Epochs that a search with a pruner needs, on 200 real learning curves of MNIST (make_curves.py). Nothing trains.
+"""Epochs that a search with a pruner or rungs needs, on 200 real curves of MNIST (make_curves.py). Nothing trains.
 
 The product's own search with its pruners, named as in hydra/sweeper/pruner=, one trial and eight at a time. 100% are
 the epochs of 60 full trials. Compared with the best of 60 full trials of the same seed: epochs until a completed trial
@@ -12,6 +12,7 @@ import math
 import statistics
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 from multiprocessing import Pool
@@ -26,16 +27,18 @@ from side_by_side import ROOT, machine
 from sweeps.hydra.settings import SweeperConf
 
 TRIALS = 60
-GROUP = "hydra/sweeper/pruner"
 PRUNERS = {
     "none": "none",
     "asha": "asha",
     "hyperband": "hyperband",
     "median": "median",
     "asha, 6 epochs, by 3": "asha min_resource=6 reduction_factor=3",
+    "rungs, 1 epoch, by 3": "halving first=1 factor=3",
+    "rungs, 2 epochs, by 3": "halving first=2 factor=3",
+    "rungs, 2 epochs, by 4": "halving first=2 factor=4",
 }
 Ends = list[tuple[int, float]]
-"""The epochs spent when each trial ended, and its accuracy (%); -infinity if it was pruned."""
+"""The epochs spent when each trial ended, and its accuracy (%); -infinity if it was pruned. A paused one has no end."""
 
 
 @cache
@@ -52,30 +55,34 @@ def search(job: tuple[str, int, int]) -> Ends:
     """Run 60 trials of a search with a pruner, a seed and so many trials at a time; every epoch takes as long."""
     pruner, seed, at_a_time = job
     name, *changes = PRUNERS[pruner].split()
-    conf = yaml.safe_load((ROOT / "sweeps/conf" / GROUP / f"{name}.yaml").read_text())
+    part = "rungs" if name == "halving" else "pruner"
+    conf = yaml.safe_load((ROOT / "sweeps/conf/hydra/sweeper" / part / f"{name}.yaml").read_text())
     conf |= {key: int(value) for key, value in (change.split("=") for change in changes)}
-    settings = SweeperConf(
-        sampler={"_target_": DEFAULT, "seed": seed}, pruner=conf, n_trials=TRIALS, direction="maximize"
-    )
+    sampler = {"_target_": DEFAULT, "seed": seed}
+    settings = SweeperConf(sampler=sampler, n_trials=TRIALS, direction="maximize", **{part: conf})
     lines, curves = table()
     ends: Ends = []
     with tempfile.TemporaryDirectory() as folder:
         asked = Asked(Path(folder), settings, lines)
         running: list[tuple[int, int, Any]] = []  # end of each trial's epoch, its number, and the trial
+        epochs: Counter[int] = Counter()  # that each trial has trained
         now = spent = 0
         while True:
             while len(running) < at_a_time and (trial := asked.ask()):
-                heapq.heappush(running, (now + 1, trial.number, [trial, 0]))
+                heapq.heappush(running, (now + 1, trial.number, [trial, epochs[trial.number]]))
             if not running:
                 return ends
             now, number, state = heapq.heappop(running)
             trial, epoch = state
             curve = curves[tuple(str(value) for value in trial.params.values())]
             spent += 1
+            epochs[number] += 1
             prunes = asked.report(trial, epoch + 1, curve[epoch])
             if prunes or epoch + 1 == len(curve):
                 asked.prune(trial) if prunes else asked.end(trial, curve[epoch])
                 ends.append((spent, -math.inf if prunes else curve[epoch]))
+            elif epoch + 1 == asked.pause_step(trial):
+                asked.pause(trial, curve[epoch])
             else:
                 heapq.heappush(running, (now + 1, number, [trial, epoch + 1]))
 

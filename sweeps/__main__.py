@@ -16,6 +16,7 @@ from sweeps.commands import (  # noqa: F401
     best,
     bundle,
     compare,
+    continue_,
     exclude,
     init,
     listing,

@@ -218,9 +218,11 @@ class _Training:
         return bool(progress.epoch - max(progress.best_epoch, phase.first) >= patience)
 
     def _save_if_due(self) -> None:
-        """Save a checkpoint if the interval has passed, or if the trial stops."""
+        """Save a checkpoint if the interval has passed, if the trial stops, or after its last epoch,
+        so that it can train longer."""
+        is_last = self.progress.epoch >= self.planned.epochs
         interval_s = self.cfg.trainer.get("checkpoint_interval_s", 10.0)
-        is_due = self.stopped or time.monotonic() - self._saved_at >= interval_s
+        is_due = self.stopped or is_last or time.monotonic() - self._saved_at >= interval_s
         if is_due and self.trial.world.is_chief:
             folder = self.trial.checkpoint_folder
             checkpoint.save(folder, self.progress, self.model, self.best_weights)

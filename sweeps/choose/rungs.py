@@ -47,7 +47,7 @@ class Halving:
 def pauses(trial: TrialRecord) -> bool:
     """Return whether a trial pauses at rungs: the first of each configuration that the search or
     the grid chose."""
-    return trial.searched and trial.of is None
+    return trial.ends_with_search and trial.of is None
 
 
 def pause_results(trial: TrialRecord) -> list[float]:

@@ -70,7 +70,7 @@ class ReportToTrial(keras.callbacks.Callback):
         if not is_last and self._trial.should_stop():
             self.model.stop_training = True
         is_due = time.monotonic() - self._saved_at >= self._interval_s
-        if self._trial.world.is_chief and (is_due or self.model.stop_training):
+        if self._trial.world.is_chief and (is_due or is_last or self.model.stop_training):
             progress = {
                 "epoch": epoch + 1,
                 "stopped_early": stopped_early,

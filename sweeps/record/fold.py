@@ -90,7 +90,8 @@ class Fold:
 def _reopened(trial: TrialRecord, event: Event) -> TrialRecord:
     forgiven = int(event["forgiven"])
     to_end = trial.to_end or bool(event.get("to_end"))
-    return replace(trial, state=State.QUEUED, forgiven=forgiven, to_end=to_end)
+    longer = tuple(map(str, event.get("longer", trial.longer)))
+    return replace(trial, state=State.QUEUED, forgiven=forgiven, to_end=to_end, longer=longer)
 
 
 def _added(event: Event) -> Added:

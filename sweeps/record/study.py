@@ -49,6 +49,8 @@ class TrialRecord:
     outside: bool = False  # whether the params are outside of the search space
     added: str = ""  # name of a person's request for the trial
     to_end: bool = False  # whether the trial pauses at no further rung
+    # overrides with which a person let the trial train longer
+    longer: tuple[str, ...] = ()
     forgiven: int = 0  # number of attempts that do not count, because a person retried the trial
     memory: Mapping[str, Any] = field(default_factory=dict)  # opaque state of the sampler
 

@@ -92,15 +92,19 @@ class Record:
         outcomes = [outcome.as_json() for outcome in trial.attempts]
         self._append({"op": "ended", "number": trial.number, "attempts": outcomes})
 
-    def reopen(self, numbers: Sequence[int], to_end: bool = False) -> None:
-        """Record that these trials run again, with `to_end` without a further pause. Their earlier
-        attempts no longer count against them."""
+    def reopen(
+        self, numbers: Sequence[int], to_end: bool = False, longer: Sequence[str] = ()
+    ) -> None:
+        """Record that these trials run again, with `to_end` without a further pause, and with the
+        overrides `longer`. Their earlier attempts no longer count against them."""
         events = []
         for number in dict.fromkeys(numbers):
             count = len(TrialFolder(self.trials[number].folder).ends())
             event: dict[str, Any] = {"op": "reopened", "number": number, "forgiven": count}
             if to_end:
                 event["to_end"] = True
+            if longer:
+                event["longer"] = list(longer)
             events.append(event)
         self._append(*events)
 

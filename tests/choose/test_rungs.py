@@ -77,8 +77,15 @@ def test_a_driver_killed_anywhere_promotes_no_trial_twice(make_study: MakeStudy,
         assert len(reported) == (7 if row.result else 1 + 3 ** (pauses - 1))
 
 
-def test_the_seeds_of_a_configuration_follow_its_completion(make_study: MakeStudy, clock: Clock, tmp_path: Path) -> None:
-    settings = {"sampler": {"_target_": "optuna.samplers.RandomSampler", "seed": 0}, "n_trials": 6, "repeats": 2, "seed_key": "+seed"}
+def test_the_seeds_of_a_configuration_follow_its_completion(
+    make_study: MakeStudy, clock: Clock, tmp_path: Path
+) -> None:
+    settings = {
+        "sampler": {"_target_": "optuna.samplers.RandomSampler", "seed": 0},
+        "n_trials": 6,
+        "repeats": 2,
+        "seed_key": "+seed",
+    }
     study = make_study("x=interval(0,1)", rungs=RUNGS, final_race=1, final_race_seeds=2, **settings)
     done = study.drive(FakeLauncher(trains(7), clock, slots=1))
     repeated = {row.of for row in done.summary.rows if row.of is not None}

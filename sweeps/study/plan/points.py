@@ -2,7 +2,7 @@
 it needs."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -55,10 +55,10 @@ class Points:
         # requests, or why a point is infeasible, by canonical text
         self._checked: dict[str, Request | str] = {}
 
-    def compose(self, point: Point, number: int = 0) -> DictConfig:
-        """Return the configuration of the trial of this number. Raises UserError if it cannot be
-        composed."""
-        config = self._composer.compose(self._space.overrides(point), number)
+    def compose(self, point: Point, number: int = 0, longer: Sequence[str] = ()) -> DictConfig:
+        """Return the configuration of the trial of this number, with overrides that let it train
+        longer. Raises UserError if it cannot be composed."""
+        config = self._composer.compose([*self._space.overrides(point), *longer], number)
         launcher = config.hydra.launcher
         raw: Any = OmegaConf.to_container(launcher, resolve=False)
         # Resolved, because each look would resolve the settings again, but none of the environment:
@@ -89,6 +89,13 @@ class Points:
             raise Infeasible(answer)
         return answer
 
+    def check_longer(self, trial: TrialRecord, longer: Sequence[str]) -> None:
+        """Check a trial with the overrides that let it train longer. Raises UserError, and
+        Infeasible if it cannot run here."""
+        answer = self._request(self.compose(trial.params, trial.number, longer))
+        if isinstance(answer, str):
+            raise Infeasible(answer)
+
     def _request(
         self, config: DictConfig, starts: bool = False, is_new: bool = False
     ) -> Request | str:
@@ -117,7 +124,7 @@ class Points:
     ) -> Job:
         """Return the job of a trial. Raises UserError, or Infeasible if it cannot run here and
         never started."""
-        config = self.compose(trial.params, trial.number)
+        config = self.compose(trial.params, trial.number, trial.longer)
         files = places.choose(trial, config)
         answer = self._checked.get(canonical(trial.params)) or self._request(config)
         if isinstance(answer, str):

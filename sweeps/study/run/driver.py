@@ -291,9 +291,7 @@ class Driver:
         )
         loop = Loop(
             record=record,
-            starter=Starter(
-                record, choosing.choosers(), jobs, self._lookout, rungs=choosing.rungs
-            ),
+            starter=Starter(record, choosing.choosers(), jobs, self._lookout, rungs=choosing.rungs),
             stop=Stop(record, self._settings, launcher),
             launcher=launcher,
             settings=self._settings,

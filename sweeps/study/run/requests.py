@@ -22,10 +22,11 @@ from sweeps.study.plan.typed_space import refuse_narrowing
 _RETRIES = "SWEEPYARD_RETRIES"
 
 
-def request_retries(folder: Path, numbers: Sequence[int]) -> None:
-    """Let the driver that this process turns into retry these trials. A driver that is refused
-    records nothing."""
-    os.environ[_RETRIES] = json.dumps({"study": str(folder), "trials": list(numbers)})
+def request_retries(folder: Path, numbers: Sequence[int], longer: Sequence[str] = ()) -> None:
+    """Let the driver that this process turns into run these trials again, with the overrides
+    `longer`. A driver that is refused records nothing."""
+    request = {"study": str(folder), "trials": list(numbers), "longer": list(longer)}
+    os.environ[_RETRIES] = json.dumps(request)
 
 
 @dataclass
@@ -43,23 +44,34 @@ class Requests:
     _left: set[str] = field(default_factory=set)
     # numbers of the trials that `resume --retry` named
     _retries: list[int] = field(default_factory=list)
+    # overrides with which they run longer
+    _longer: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         # because trials must not inherit the variable
         retries = json.loads(os.environ.pop(_RETRIES, "{}"))
         if retries and Path(retries["study"]).resolve() == self.folder.resolve():
             self._retries = retries["trials"]
+            self._longer = retries["longer"]
 
     def retry(self, record: Record) -> str:
-        """Record that the trials run again that `resume --retry` named. Return a line for the
-        user; empty without any."""
-        ended = {trial.number for trial in record.trials if trial.state.is_over}
+        """Record that the trials run again that `resume --retry` or `continue` named. Return a line
+        for the user; empty without any.
+
+        Raises UserError, before anything is recorded, if a trial cannot train longer.
+        """
+        ended = {trial.number for trial in record.trials if trial.state.is_settled}
         numbers = [number for number in self._retries if number in ended]
         self._retries = []
         if not numbers:
             return ""
-        record.reopen(numbers)
-        return f"retries trials {', '.join(map(str, numbers))}"
+        for number in numbers if self._longer else ():
+            self.points.check_longer(record.trials[number], self._longer)
+        record.reopen(numbers, to_end=bool(self._longer), longer=self._longer)
+        listed = ", ".join(map(str, numbers))
+        if self._longer:
+            return f"trials {listed} train on with {' '.join(self._longer)}"
+        return f"retries trials {listed}"
 
     def check(self) -> None:
         """Check the points that this user added while no driver ran. Raises UserError, and deletes

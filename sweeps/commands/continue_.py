@@ -1,0 +1,143 @@
+"""sweepyard continue: let ended and paused trials train longer, from their checkpoints."""
+
+import os
+import shlex
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from sweeps.base.errors import UserError
+from sweeps.base.files import holder
+from sweeps.choose.rungs import pause_results
+from sweeps.commands import MULTIRUN, Name, Root, command, console, read, working_folder
+from sweeps.record import study_file
+from sweeps.record.place import resume_line
+from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.record.trial_config import read_values
+from sweeps.space.exclusion import is_number
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import State
+
+
+@command("continue")
+def continue_(
+    name: Name,
+    root: Root = MULTIRUN,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="continue so many of the best trials")
+    ] = None,
+    trial: Annotated[
+        list[int] | None, typer.Option(help="continue this trial; may be repeated")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="train up to this epoch: --set epochs=N")
+    ] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="the longer budget, as in steps=5000"),
+    ] = None,
+) -> None:
+    """Train completed and paused trials longer, from where they ended."""
+    from sweeps.study.run.requests import request_retries
+
+    study, definition = read(name, root)
+    longer = [*([f"epochs={epochs}"] if epochs else []), *(change or [])]
+    trials = _choose(study, top, trial or [], longer)
+    for chosen in trials:
+        _check(study, chosen, longer)
+    if process := holder(study.folder / "driver.lock"):
+        stop_line = study_file.sweeps_line("stop", study.folder)
+        raise UserError(
+            f"study {study.name} is being run by {process}.\nStop it first: {stop_line}"
+        )
+    line = resume_line(definition, study.folder)
+    study_file.refuse_foreign(
+        study.folder, f"cd {shlex.quote(definition.working_folder)} && {line}"
+    )
+    request_retries(study.folder, [chosen.number for chosen in trials], longer)
+    console.print(
+        "A schedule that depends on the end, such as a cosine, is computed anew for the new end"
+    )
+    console.print(line)
+    os.chdir(working_folder(definition))
+    words = shlex.split(line)
+    os.execvp(words[0], words)  # noqa: S606 - the command that the user typed, without a shell
+
+
+def _choose(
+    study: StudySnapshot, top: int | None, numbers: Sequence[int], longer: Sequence[str]
+) -> list[TrialRecord]:
+    """Return the trials to continue. Raises UserError if what was typed names none."""
+    line = study_file.sweeps_line("continue", study.folder)
+    if not longer:
+        raise UserError(
+            f"continue {study.name}: the longer budget is missing.\n"
+            f"Type, for example: {line} --top 3 --epochs 60"
+        )
+    if (top is None) == (not numbers):
+        raise UserError(
+            f"continue {study.name}: type either --top or --trial.\n"
+            f"Type, for example: {line} --top 3 {shlex.join(['--set', longer[0]])}"
+        )
+    by_number = {trial.number: trial for trial in study.rows}
+    for number in numbers:
+        if number not in by_number:
+            last = len(study.rows) - 1
+            raise UserError(
+                f"--trial {number}: study {study.name} has no such trial.\n"
+                f"Type a number from 0 to {last}"
+            )
+    if numbers:
+        return [by_number[number] for number in numbers]
+    best = [*study.top(), *_best_paused(study)][:top]
+    if not best:
+        raise UserError(
+            f"continue {study.name}: no trial has completed or paused.\n"
+            f"See: {study_file.sweeps_line('status', study.folder)}"
+        )
+    return best
+
+
+def _best_paused(study: StudySnapshot) -> list[TrialRecord]:
+    """Return the paused trials, those of the highest rung first, and each rung's best first."""
+    sign = -1 if study.directions[0] == "maximize" else 1
+    paused = [trial for trial in study.rows if trial.state is State.PAUSED and trial.objective]
+    return sorted(paused, key=lambda trial: (-len(pause_results(trial)), sign * trial.objective[0]))
+
+
+def _check(study: StudySnapshot, trial: TrialRecord, longer: Sequence[str]) -> None:
+    """Raise UserError if a trial cannot train on, or not longer."""
+    if trial.state not in (State.COMPLETED, State.PAUSED):
+        resume = study_file.sweeps_line("resume", study.folder)
+        raise UserError(
+            f"--trial {trial.number}: the trial is {trial.state}; completed and paused trials can"
+            f" train longer.\nTo run it again: {resume} --retry {trial.state}"
+        )
+    checkpoint = TrialFolder(trial.folder).checkpoint
+    if not any(checkpoint.glob("*")):
+        raise UserError(
+            f"--trial {trial.number}: it has no checkpoint in {checkpoint}."
+            "\nLet your training save one in trial.checkpoint_folder, and train it anew"
+        )
+    values = read_values(trial.folder)
+    for word in longer:
+        _check_word(trial, word, values)
+
+
+def _check_word(trial: TrialRecord, word: str, values: dict[str, object]) -> None:
+    """Raise UserError if a word is no override, or no longer budget than the trial had."""
+    key, equals, text = word.partition("=")
+    if not equals or not text:
+        raise UserError(f"--set {word}: it is no KEY=VALUE.\nType, for example: --set steps=5000")
+    if key.lstrip("+") in trial.params:
+        raise UserError(
+            f"--set {word}: {key} is swept, so that another value is another trial.\n"
+            f"Type the key of the budget, as in --set steps=5000"
+        )
+    before = values.get(key)
+    if is_number(before) and text.isdecimal() and int(text) <= float(str(before)):
+        raise UserError(
+            f"--set {word}: trial {trial.number} was trained with {key}={before}.\n"
+            f"Type more, as in: --set {key}={2 * int(float(str(before)))}"
+        )
