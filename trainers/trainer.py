@@ -218,8 +218,8 @@ class _Training:
         return bool(progress.epoch - max(progress.best_epoch, phase.first) >= patience)
 
     def _save_if_due(self) -> None:
-        """Save a checkpoint if the interval has passed, if the trial stops, or after its last epoch,
-        so that it can train longer."""
+        """Save a checkpoint: after the interval, if the trial stops, and after its last epoch, so
+        that it can train longer."""
         is_last = self.progress.epoch >= self.planned.epochs
         interval_s = self.cfg.trainer.get("checkpoint_interval_s", 10.0)
         is_due = self.stopped or is_last or time.monotonic() - self._saved_at >= interval_s

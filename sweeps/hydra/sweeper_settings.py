@@ -98,6 +98,9 @@ class SweeperConf(OfSweepers):
     max_gpu_hours: float | None = field(default=None, metadata={"above": 0})
     """Budget: GPU-hours (GPUs times hours). No trial starts once they are spent, or if the trial
     would exceed them."""
+    max_epochs: int | None = at_least(1, None)
+    """Budget: epochs, that is steps that trials report, of all trials. The search ends once they
+    are spent; with rungs the best trials still train to their ends. Null: no limit."""
     budget_overrun: bool = False
     """Start trials as long as the budgets are not spent, even if their predicted ends exceed the
     budgets."""

@@ -76,7 +76,9 @@ class Fold:
         attempts = tuple(map(Outcome.from_json, event["attempts"]))
         last = attempts[-1]
         metrics = last.metrics or trial.metrics
-        self._change(replace(trial, attempts=attempts, state=last.state, metrics=metrics))
+        step = max(trial.step, last.step)
+        ended = replace(trial, attempts=attempts, state=last.state, metrics=metrics, step=step)
+        self._change(ended)
 
     def _change(self, trial: TrialRecord) -> None:
         self.trials[trial.number] = trial

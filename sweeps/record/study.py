@@ -41,6 +41,7 @@ class TrialRecord:
     attempts: tuple[Outcome, ...] = ()  # outcomes of the attempts that are over
     # newest metrics that the trial reported or returned
     metrics: Mapping[str, float] = field(default_factory=dict)
+    step: int = 0  # newest step that the trial reported
     tracking_s: float = 0.0  # seconds that the driver spent on showing the trial in MLflow
     by: By = By.GRID
     of: int | None = None  # number of the first trial of the same configuration
@@ -57,9 +58,9 @@ class TrialRecord:
     def with_end(self, end: Outcome) -> "TrialRecord":
         """Return the trial with the outcome of its newest attempt."""
         attempts = self.attempts if end in self.attempts else (*self.attempts, end)
-        return replace(
-            self, state=end.state, metrics=end.metrics or self.metrics, attempts=attempts
-        )
+        step = max(self.step, end.step)
+        metrics = end.metrics or self.metrics
+        return replace(self, state=end.state, metrics=metrics, step=step, attempts=attempts)
 
     @property
     def error(self) -> str:

@@ -85,6 +85,12 @@ def _describe_search(study: StudySnapshot, definition: Definition) -> str:
     pruner = _name_of(definition.search.get("pruner"))
     if pruner and pruner != target_of("pruner", "none"):
         sentence += f"; {pruner} could end trials early"
+    if rungs := json.loads(definition.search.get("rungs", "null")):
+        sentence += (
+            f"; trials paused after {counted(rungs['first'], 'step')}, and the best of"
+            f" {rungs['factor']} went on to {rungs['factor']} times the steps (asynchronous"
+            " successive halving, Li et al., MLSys 2020)"
+        )
     return f"{sentence}."
 
 

@@ -326,7 +326,9 @@ class AttemptFolder:
             return replace(end, seconds=seconds)
         # A killed process recorded no phases.
         seconds |= end.seconds or {"training": max(0.0, ended - began)}
-        end = replace(end, seconds=seconds, advanced=self._last_progress(lines) >= began)
+        advanced = self._last_progress(lines) >= began
+        step = max((line.step for line in lines), default=0)
+        end = replace(end, seconds=seconds, advanced=advanced, step=step)
         return self._with_usage(end, began, note.get("co2_g_per_kwh"))
 
     def _with_usage(self, end: Outcome, began: float, co2_g_per_kwh: float | None) -> Outcome:

@@ -105,6 +105,7 @@ class Outcome:
     requested: dict[str, float] = field(default_factory=dict)
     # what was sampled of them, see `sweeps.trial.machine.usage`
     used: dict[str, float] = field(default_factory=dict)
+    step: int = 0  # newest step that the trial had reported at the end of the attempt
     advanced: bool = False  # whether it reported a new step or saved a checkpoint
     node: str = ""  # SLURM's node that ran it, or failed to; empty if unknown
     node_failed: bool = False  # whether that node failed, or could not start it

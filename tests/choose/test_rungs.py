@@ -34,8 +34,8 @@ def test_the_best_of_each_rung_go_on_and_one_completes(make_study: MakeStudy, cl
     assert lengths[0] == 7 and lengths.count(2) == 6 and lengths.count(4) == 2
     assert len(diary) == len(set(diary)) == sum(lengths)  # nothing is trained twice
     assert done.summary.over() == done.summary.total == 9
-    again = study.drive(FakeLauncher(trains(7), clock))
-    assert again.states() == done.states() and again.loop.result().all_had_ended
+    resumed = study.drive(FakeLauncher(trains(7), clock))
+    assert resumed.states() == done.states() and resumed.loop.result().all_had_ended
 
 
 def test_few_trials_still_have_a_winner_that_completed(make_study: MakeStudy, clock: Clock) -> None:

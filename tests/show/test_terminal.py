@@ -53,7 +53,7 @@ def summary(*rows: TrialRecord, total: int | None = None) -> StudySnapshot:
         (
             [row(i, state) for i, state in enumerate(State)],
             13,
-            "13 trials: 2 queued, 1 running, 1 completed, 1 pruned, 1 infeasible, 1 failed, 1 diverged, "
+            "13 trials: 1 queued, 1 running, 1 completed, 1 pruned, 1 paused, 1 infeasible, 1 failed, 1 diverged, "
             "1 out_of_memory, 1 timed_out, 1 refused, 1 lost, 1 cancelled",
         ),
     ],

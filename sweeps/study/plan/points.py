@@ -58,7 +58,10 @@ class Points:
     def compose(self, point: Point, number: int = 0, longer: Sequence[str] = ()) -> DictConfig:
         """Return the configuration of the trial of this number, with overrides that let it train
         longer. Raises UserError if it cannot be composed."""
-        config = self._composer.compose([*self._space.overrides(point), *longer], number)
+        replaced = {word.partition("=")[0] for word in longer}
+        typed = self._space.overrides(point)
+        words = [word for word in typed if word.partition("=")[0] not in replaced]
+        config = self._composer.compose([*words, *longer], number)
         launcher = config.hydra.launcher
         raw: Any = OmegaConf.to_container(launcher, resolve=False)
         # Resolved, because each look would resolve the settings again, but none of the environment:

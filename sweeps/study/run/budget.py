@@ -39,12 +39,14 @@ class Budget:
     clock: Callable[[], float]
 
     def judge_results(self) -> Enough | None:
-        """Return why the results are enough: the target is reached, or too many trials brought no
-        improvement.
+        """Return why the search ends: the target is reached, too many trials brought no
+        improvement, or the epochs are spent.
 
         Results are what trials returned; with `repeats`, the mean of each configuration. The final
         race does not count.
         """
+        if spent := self._judge_epochs():
+            return spent
         target = self.settings.target
         patience = self.settings.patience
         if target is None and patience is None:
@@ -63,6 +65,16 @@ class Budget:
             ended = f"{counted(count, kind)} ended without an improvement on {best_trial}"
             return Enough(f"{ended} (patience={patience})", "patience", reached_goal=True)
         return None
+
+    def _judge_epochs(self) -> Enough | None:
+        limit = self.settings.max_epochs
+        if limit is None:
+            return None
+        epochs = sum(trial.step for trial in self.study.rows)
+        if epochs < limit:
+            return None
+        reason = f"{counted(epochs, 'epoch')} are spent (max_epochs={limit})"
+        return Enough(reason, "max_epochs", reached_goal=True)
 
     def _best_result(self, sign: int, patience: int | None) -> tuple[float, str, int]:
         """Return the least value, its trial, and how many results came after it; up to the result

@@ -75,7 +75,8 @@ class Observer:
         """Show reported metrics in the record, and let the pruner judge them."""
         number = attempt.trial.number
         trial = self.record.trials[number]
-        self.record.update(replace(trial, metrics={**trial.metrics, **line.metrics}))
+        metrics = {**trial.metrics, **line.metrics}
+        self.record.update(replace(trial, metrics=metrics, step=max(trial.step, line.step)))
         value = line.metrics.get(self.record.study.objective[0])
         if value is None or self.pruner is None:
             return
