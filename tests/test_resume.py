@@ -408,3 +408,38 @@ def test_abandoned_trial_resumes_with_more_attempts_or_time(
     assert row.state is ended
     assert len(row.attempts) > 1
     assert (fine.state, len(fine.attempts)) == (State.COMPLETED, 1)
+
+
+@pytest.mark.long
+def test_killed_search_with_rungs_promotes_and_trains_longer(
+    folder: Path, uninterrupted: dict[int, dict[str, float]]
+) -> None:
+    words = [*EIGHT, "hydra/sweeper/rungs=halving", "hydra.sweeper.rungs.first=2", "hydra.sweeper.study_name=rungs"]
+    instants = random.Random(2)
+    for _ in range(3):
+        driver = lines.start_afresh([SWEEP, "-m", *words, "tracking=none"], folder)
+        try:
+            driver.wait(instants.uniform(3, 8))
+        except subprocess.TimeoutExpired:
+            driver.kill()
+        driver.communicate()
+        wait_until(lambda: not processes(folder))
+    code, out = finish(folder, "rungs", *words[:-1], "tracking=none")
+    assert code == 0, out
+    study = folder / "multirun" / "rungs"
+    trials = rows(study)
+    assert {row.state for row in trials} == {State.COMPLETED, State.PAUSED}
+    for row in trials:
+        assert steps(row.folder) == list(range(1, row.step + 1))
+        assert row.step in ((2, 6, 18) if row.state is State.PAUSED else (EPOCHS,))
+    completed = [row for row in trials if row.result]
+    for row in completed:
+        assert end(row.folder).metrics["val_accuracy"] == uninterrupted[row.number]["val_accuracy"]
+    best = min(completed, key=lambda row: (-row.result[0], row.number)).number
+    longer = sweeps(folder, "continue", "rungs", "--top", "1", "--epochs", str(EPOCHS + 5))
+    assert longer.code == 0, longer.said
+    assert steps(study / str(best)) == list(range(1, EPOCHS + 6))
+    assert f"epochs={EPOCHS + 5}" in sweeps(folder, "best", "rungs", "--trial", str(best)).out
+    for typed, answer in [("--epochs 3", "--set epochs=70"), ("--set lr=1", "lr is swept"), ("", "--top 3 --epochs 60")]:
+        refused = sweeps(folder, "continue", "rungs", "--trial", str(best), *typed.split())
+        assert refused.code == 2 and answer in refused.err
