@@ -440,6 +440,10 @@ def test_killed_search_with_rungs_promotes_and_trains_longer(
     assert longer.code == 0, longer.said
     assert steps(study / str(best)) == list(range(1, EPOCHS + 6))
     assert f"epochs={EPOCHS + 5}" in sweeps(folder, "best", "rungs", "--trial", str(best)).out
-    for typed, answer in [("--epochs 3", "--set epochs=70"), ("--set lr=1", "lr is swept"), ("", "--top 3 --epochs 60")]:
+    for typed, answer in [
+        ("--epochs 3", "--set epochs=70"),
+        ("--set lr=1", "lr is swept"),
+        ("", "--top 3 --epochs 60"),
+    ]:
         refused = sweeps(folder, "continue", "rungs", "--trial", str(best), *typed.split())
         assert refused.code == 2 and answer in refused.err

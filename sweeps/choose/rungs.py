@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweeps.base.errors import UserError
+from sweeps.base.wording import counted
 from sweeps.choose import Next
 from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 
 _SECTION = "hydra.sweeper.rungs"
@@ -42,6 +44,30 @@ class Halving:
             return None
         steps: int = self.first * self.factor ** len(pause_results(trial))
         return steps
+
+    def explain_no_use(self, trial: TrialRecord) -> str:
+        """Return why rungs are of no use to a trial that has ended, and what to change; empty if
+        they are."""
+        checkpoint = TrialFolder(trial.folder).checkpoint
+        if trial.state is State.PAUSED and not any(checkpoint.glob("*")):
+            return (
+                f"trial {trial.number} paused without a checkpoint, so that it begins anew if it is"
+                f" promoted.\nSave one in trial.checkpoint_folder, here {checkpoint}"
+            )
+        if trial.state is not State.COMPLETED or not pauses(trial) or pause_results(trial):
+            return ""
+        if trial.step < self.first:
+            return (
+                f"{_SECTION}.first={self.first}: trial {trial.number} completed after"
+                f" {counted(trial.step, 'step')}, before its first pause.\nIn another study, type"
+                f" {_SECTION}.first=1"
+            )
+        if trial.step > self.first:
+            return (
+                f"trial {trial.number} completed without a pause.\nLet its training end if"
+                " trial.should_stop() is true"
+            )
+        return ""
 
 
 def pauses(trial: TrialRecord) -> bool:

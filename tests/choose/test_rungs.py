@@ -11,7 +11,7 @@ from sweeps.choose.rungs import Halving, pause_results, rungs_of
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from tests.study.conftest import MakeStudy
-from tests.study.fake_launcher import Clock, FakeLauncher, Study, by_trial, ends, trains
+from tests.study.fake_launcher import SILENT, Clock, FakeLauncher, Study, begin, by_trial, ends, trains
 
 RUNGS = {"first": 1, "factor": 3}  # a trial counts its epochs from 0, and so pauses after two, and after four
 GRID = "x=1,2,3,4,5,6,7,8,9"
@@ -108,3 +108,17 @@ def test_wrong_rungs_are_refused(conf: dict[str, Any], answer: str) -> None:
         rungs_of(conf)
     assert answer in str(error.value)
     assert rungs_of(None) is None and rungs_of(RUNGS) == Halving(1, 3)
+
+
+def test_why_rungs_are_of_no_use_is_said_once(make_study: MakeStudy, clock: Clock) -> None:
+    def of_no_use(job: Any) -> Any:
+        trial = begin(job)
+        for step in range(1, 4):
+            trial.report({"objective": 1.0}, step)
+            yield
+        job.attempt_folder.close(Outcome(State.COMPLETED, objective=[1.0]))
+        return SILENT
+
+    done = make_study("x=1,2", rungs={"first": 9, "factor": 3}).drive(FakeLauncher(of_no_use, clock))
+    assert done.out.count("hydra.sweeper.rungs.first=9: trial 0 completed after 3 steps, before its first pause") == 1
+    assert "trial 1 completed after" not in done.out

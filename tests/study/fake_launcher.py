@@ -328,7 +328,7 @@ class Study:
             self.clock,
             ahead=choosing.is_grid,
         )
-        watchers = Watchers(view, launcher)
+        watchers = Watchers(view, launcher, rungs=choosing.rungs)
         self.last = Drive(loop, watchers, record.study, view.lines)
         with on_signals(lookout.note_signal):
             drive(loop, watchers, record.study)

@@ -301,7 +301,9 @@ class Driver:
             ahead=choosing.is_grid,
         )
         page = LivePage(self._study, partial(choosing.importance, self._study))
-        watchers = Watchers(view, launcher, tracker, page, self._mirror, self._resume_line, sharing)
+        watchers = Watchers(
+            view, launcher, tracker, page, self._mirror, self._resume_line, sharing, choosing.rungs
+        )
         return loop, watchers
 
     def _on_signal(self, number: int, _: Any) -> None:

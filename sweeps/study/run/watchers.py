@@ -11,10 +11,11 @@ from omegaconf import OmegaConf
 from sweeps.analysis.advice import warn_idle_gpus
 from sweeps.base.errors import Outage
 from sweeps.base.wording import one_line
+from sweeps.choose.rungs import Halving
 from sweeps.hydra.settings import SweeperConf
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.record.driver_status import DriverStatus
-from sweeps.record.study import StudySnapshot
+from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.show.terminal.lines import View
 from sweeps.study.run.attempt import Attempt
 from sweeps.study.run.events import Ended, Event, Note, Retried, Started
@@ -39,7 +40,9 @@ class Watchers:
     mirror: "Mirror | None" = None
     command: str = ""  # the command that resumes the study
     sharing: GpuSharing | None = None
+    rungs: Halving | None = None
     clock: Callable[[], float] = time.monotonic
+    _has_explained_rungs: bool = False
     _idle: set[int] = field(default_factory=set)  # trials with a warning about an idle GPU
     _idle_check_at: float = 0.0  # time of the next look at the GPUs, by the clock
     _status: DriverStatus | None = None  # the status that was written last
@@ -57,6 +60,7 @@ class Watchers:
                     self.view.say(f"{reason}; retried in a new attempt")
                 case Ended(trial):
                     self.view.ended(trial, study)
+                    self._explain_rungs(trial)
                     if self.sharing:
                         self.view.say(self.sharing.note(trial))
                     if self.tracker:
@@ -87,6 +91,13 @@ class Watchers:
         if self.mirror:
             self.mirror.tick(at_once=True)
         self._write(study, DriverStatus(len(running), full, stopped, command=self.command))
+
+    def _explain_rungs(self, trial: TrialRecord) -> None:
+        """Print once why rungs are of no use to a trial."""
+        if self.rungs and not self._has_explained_rungs:
+            problem = self.rungs.explain_no_use(trial)
+            self._has_explained_rungs = bool(problem)
+            self.view.say(problem)
 
     def _warn_idle_gpus(self, study: StudySnapshot, running: Mapping[int, Attempt]) -> None:
         """Print a warning for each trial whose GPU is idle, once a trial."""
