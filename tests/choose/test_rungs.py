@@ -110,7 +110,7 @@ def test_wrong_rungs_are_refused(conf: dict[str, Any], answer: str) -> None:
     assert rungs_of(None) is None and rungs_of(RUNGS) == Halving(1, 3)
 
 
-def test_why_rungs_are_of_no_use_is_said_once(make_study: MakeStudy, clock: Clock) -> None:
+def test_useless_rungs_are_explained_once(make_study: MakeStudy, clock: Clock) -> None:
     def of_no_use(job: Any) -> Any:
         trial = begin(job)
         for step in range(1, 4):
