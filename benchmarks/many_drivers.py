@@ -1,7 +1,7 @@
 """Many drivers at once, each with 8 quick trials of 20 steps, on one MLflow: what it lacks at the end, and how long
 each driver takes between its last trial's end and its own; and the same without tracking: that is the report alone.
 
-The server is any, with a user in the environment as docs/service.md has it:
+The server is any, with a user in the environment as docs/how_to/service.md has it:
 
     . docker/secrets/users/me.env && python benchmarks/many_drivers.py http://127.0.0.1:5000 [drivers]
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# MLflow for a group, in containers: docs/service.md. Needs Docker, or podman with COMPOSE=podman-compose.
+# MLflow for a group, in containers: docs/how_to/service.md. Needs Docker, or podman with COMPOSE=podman-compose.
 #
 #   service.sh up                       start it, on http://127.0.0.1:5000; the first time build it, and make its secrets
 #   service.sh user NAME                make a user, or give one a new password: docker/secrets/users/NAME.env

@@ -1,5 +1,5 @@
-"""Makes the pictures of README, studies.md, page.md and mlflow.md: runs studies at their small
-scale, and takes a figure of each report, its first screen, or a page of MLflow.
+"""Makes the pictures of README and docs: runs studies at their small scale, and takes a figure of
+each report, its first screen, or a page of MLflow.
 
 python docs/pictures.py path/to/mnist.npz path/to/folder_of_photographs [picture ...]
 
@@ -23,7 +23,8 @@ from playwright.sync_api import Page, sync_playwright
 
 from trainers.networks import base_of
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parent.parent
+PICTURES = ROOT / "docs" / "pictures"
 CURVES, AXES, MAP, SCALING = (
     "Learning curves",
     "Parameters and objective",
@@ -135,7 +136,7 @@ def main() -> None:
             drawn = page.locator(f"h2:text-is('{figure}') ~ div:not(.tools)").first
             drawn.scroll_into_view_if_needed()
             drawn.locator(".main-svg").first.wait_for()
-            drawn.screenshot(path=HERE / f"{study}.png")
+            drawn.screenshot(path=PICTURES / f"{study}.png")
         (folder / "typo.py").write_text(TYPO)
         for study in dict.fromkeys(
             {**PAGES, **MLFLOW}[name][0] for name in wanted if name not in FIGURES
@@ -179,7 +180,7 @@ def learned(folder: Path, photographs: Path) -> Path:
 def sweep(folder: Path, study: str, words: list[str]) -> None:
     line = [
         sys.executable,
-        str(HERE.parent / "sweep.py"),
+        str(ROOT / "sweep.py"),
         "-m",
         *words,
         f"hydra.sweeper.study_name={study}",
@@ -215,8 +216,8 @@ def take_mlflow(page: Page, folder: Path, name: str) -> None:
 
 
 def take(page: Page, name: str) -> None:
-    page.screenshot(path=HERE / f"{name}.png")
-    Image.open(HERE / f"{name}.png").quantize(96).save(HERE / f"{name}.png", optimize=True)
+    page.screenshot(path=PICTURES / f"{name}.png")
+    Image.open(PICTURES / f"{name}.png").quantize(96).save(PICTURES / f"{name}.png", optimize=True)
 
 
 if __name__ == "__main__":

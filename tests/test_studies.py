@@ -72,7 +72,7 @@ pytestmark = pytest.mark.long
 
 def test_all_studies_are_documented() -> None:
     assert {path.stem for path in (ROOT / "conf" / "study").glob("*.yaml")} == {*STUDIES, "best_lr_batch", "optimizers"}
-    page = (ROOT / "docs" / "studies.md").read_text()
+    page = (ROOT / "docs" / "gallery.md").read_text()
     for name, count in STUDIES.items():
         (line,) = (line for line in page.splitlines() if line.startswith(f"| `{name}`"))
         assert line.endswith(f"| {count} |")

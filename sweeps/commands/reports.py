@@ -209,7 +209,7 @@ def _explain_no_scaling(study: StudySnapshot) -> UserError:
         f"{', '.join(COUNTED[:-1])} or {COUNTED[-1]}"
         ", or do not"
         f" report {EPOCH_TIME}.\nSweep one, as in gpus=1,2,4, and report {EPOCH_TIME} (s) in at"
-        " least two epochs; see docs/scaling.md"
+        " least two epochs; see docs/how_to/scaling.md"
     )
 
 
@@ -219,7 +219,7 @@ def scaling_of_table(
         Path,
         typer.Argument(
             metavar="TABLE",
-            help="CSV: gpus (nodes, ranks), epoch_time or total_time; see docs/scaling.md",
+            help="CSV: gpus (nodes, ranks), epoch_time or total_time; see docs/how_to/scaling.md",
         ),
     ],
     output: Annotated[

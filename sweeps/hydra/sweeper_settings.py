@@ -130,7 +130,7 @@ class SweeperConf(OfSweepers):
     """Preview: only print the trials that would run, and their cost."""
     notify: Any = None
     """Notification at the end: '[mail,-s,"{subject}",me@example.org]', or '${oc.env:WEBHOOK}'. See
-    docs/notify.md."""
+    docs/how_to/notify.md."""
     points: Any = None
     """Grid of listed points, each with all swept values: '[{loss: mse, lr: 1},{loss: mae}]', or a
     CSV file's path."""
@@ -142,7 +142,7 @@ class SweeperConf(OfSweepers):
     'lr>0.1']"."""
     params: Any = None
     """Search space in Hydra's override grammar: lr: tag(log, interval(1e-4, 1e-1)). See
-    docs/search.md."""
+    docs/how_to/search.md."""
     conditional_params: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Params that exist only under a choice: in YAML optimizer=adam: {optimizer.beta_2:
     "0.99,0.999"}, typed '+hydra.sweeper.conditional_params={optimizer\\=adam: {optimizer.beta_2:

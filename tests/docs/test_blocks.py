@@ -50,7 +50,7 @@ def test_page_has_its_test(page: str) -> None:
 
 
 def test_words_of_the_cheat_sheet_are_quoted_for_a_shell() -> None:
-    words = re.findall(r"`([^`]+)`", (ROOT / "docs" / "cheat_sheet.md").read_text())
+    words = re.findall(r"`([^`]+)`", (ROOT / "docs" / "reference" / "cheat_sheet.md").read_text())
     assert len(words) > 40
     subprocess.run(["bash", "-n"], input="\n".join(f"echo {word}" for word in words), text=True, check=True)
 

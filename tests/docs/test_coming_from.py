@@ -1,4 +1,4 @@
-"""The app of docs/coming_from.md runs with every command of that page."""
+"""The app of docs/reference/coming_from.md runs with every command of that page."""
 
 import re
 import shlex
@@ -8,7 +8,7 @@ import pytest
 
 from tests.command_lines import ROOT, run
 
-PAGE = (ROOT / "docs" / "coming_from.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "coming_from.md").read_text()
 COMMANDS = re.findall(r"^python (main\.py .*)$", PAGE, re.MULTILINE)
 
 

@@ -1,4 +1,4 @@
-"""The files and commands of docs/own_code.md, each section in a folder of its own."""
+"""The files and commands of docs/how_to/own_code.md, each section in a folder of its own."""
 
 import re
 import shlex
@@ -9,7 +9,7 @@ import pytest
 
 from tests.command_lines import ROOT, SWEEP, run
 
-PAGE = (ROOT / "docs" / "own_code.md").read_text()
+PAGE = (ROOT / "docs" / "how_to" / "own_code.md").read_text()
 SECTIONS = {section.splitlines()[0]: section for section in re.split(r"^##+ ", PAGE, flags=re.MULTILINE)[1:]}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXECUTED = [name for name, section in SECTIONS.items() if "```" in section]

@@ -37,7 +37,7 @@ def test_no_page_loads_from_another_site(site: Path) -> None:
 
 
 def test_reference_has_every_setting_and_its_meaning(site: Path) -> None:
-    page = (site / "docs" / "settings.html").read_text()
+    page = (site / "docs" / "reference" / "settings.html").read_text()
     for kind in (SweeperConf, LocalLauncherConf, SlurmLauncherConf):
         assert all(f"<code>{name}</code>" in page for name in descriptions(kind))
 
@@ -51,7 +51,7 @@ def test_search_needs_no_server(site: Path) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=BROWSER_ARGUMENTS)
         page = browser.new_page()
-        page.goto((site / "docs" / "faq.html").as_uri())
+        page.goto((site / "docs" / "help" / "symptoms.html").as_uri())
         # The search listens for keys, which `fill` does not press.
         page.get_by_placeholder("Search").press_sequentially("hyperband")
         expect(page.locator(".md-search-result__item").first).to_contain_text("hyperband", ignore_case=True)

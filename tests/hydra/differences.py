@@ -1,4 +1,4 @@
-"""What differs from Hydra on purpose: a row of the table in docs/coming_from.md, and the facts that it is about."""
+"""What differs from Hydra on purpose: a row of docs/reference/coming_from.md, and the facts that the row is about."""
 
 import re
 from dataclasses import dataclass

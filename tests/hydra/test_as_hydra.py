@@ -11,7 +11,7 @@ from tests.hydra.differences import DIFFERENCES, compare
 from tests.hydra.observing import HYDRA, OURS, observe
 
 _CASES = read_cases()
-_PAGE = (ROOT / "docs" / "coming_from.md").read_text()
+_PAGE = (ROOT / "docs" / "reference" / "coming_from.md").read_text()
 
 
 def _params() -> list[object]:

@@ -154,7 +154,8 @@ def _number(name: str, cell: str, where: str) -> float:
 def _table(path: Path) -> csv_table.Table:
     if not path.is_file():
         raise UserError(
-            f"{path} is not a file.\nType the path of a CSV file as described in docs/scaling.md."
+            f"{path} is not a file.\n"
+            "Type the path of a CSV file as described in docs/how_to/scaling.md."
         )
     table = csv_table.read(path, str(path), comment="#")
     if table is None:

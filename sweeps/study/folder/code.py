@@ -151,7 +151,8 @@ def read_newest(study: Path) -> tuple[Path, Code]:
         raise UserError(f"study {study.name}: {error}") from error
     if saved is None or not code.files:
         raise UserError(
-            f"study {study.name}: its code is not saved ({code.trouble}).\nSee docs/code.md"
+            f"study {study.name}: its code is not saved ({code.trouble}).\n"
+            "See docs/background/code.md"
         )
     return saved / SOURCE, code
 

@@ -1,5 +1,5 @@
 """Notifies a person that a study has ended or stopped: by a command or a webhook. See
-docs/notify.md.
+docs/how_to/notify.md.
 
 Whoever knows the address of a webhook may post to it. So the address is in no file and in no list
 of arguments.
