@@ -1,4 +1,4 @@
-"""The PyTorch example of docs/how_to/several_processes.md, unchanged."""
+"""The PyTorch example of docs/how_to/own_ranks.md, unchanged."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.command_lines import ROOT, SWEEP, end, run, steps
 
 def test_torch_trains_on_two_ranks(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed; .ci/run does so in a later step")
-    page = (ROOT / "docs" / "how_to" / "several_processes.md").read_text()
+    page = (ROOT / "docs" / "how_to" / "own_ranks.md").read_text()
     examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (tmp_path / "mine.py").write_text(next(example for example in examples if "torch" in example))
     study = ["trainer=own", "trainer._target_=mine.train", "ranks=2", "epochs=20", "lr=0.1", "tracking=none"]

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """How a command ended, as docs/background/what_happens.md lists it."""
+    """How a command ended, as docs/reference/exit_codes.md lists it."""
 
     FINISHED = 0
     FAILED = 1

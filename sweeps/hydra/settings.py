@@ -314,7 +314,7 @@ class SlurmLauncherConf(OfSubmitit, OfJoblib):
     cancelled."""
     driver: str = "here"
     """Place of the driver: here, or job, a SLURM job of its own that submits its successor. See
-    docs/how_to/slurm.md."""
+    docs/how_to/driver_job.md."""
     driver_partition: str | None = None
     """Partition of the driver's job. Null: the partition of the trials."""
     driver_timeout_min: int | None = at_least(1, None)

@@ -142,7 +142,7 @@ class SweeperConf(OfSweepers):
     'lr>0.1']"."""
     params: Any = None
     """Search space in Hydra's override grammar: lr: tag(log, interval(1e-4, 1e-1)). See
-    docs/how_to/search.md."""
+    docs/how_to/search_space.md."""
     conditional_params: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Params that exist only under a choice: in YAML optimizer=adam: {optimizer.beta_2:
     "0.99,0.999"}, typed '+hydra.sweeper.conditional_params={optimizer\\=adam: {optimizer.beta_2:

@@ -13,12 +13,14 @@ from tests.docs.pages import PAGES, Block, blocks, is_ours
 
 RUN = {
     "own_code.md": "docs/test_own_code.py",
+    "frameworks.md": "docs/test_own_code.py",
+    "own_trainer.md": "docs/test_own_code.py",
     "coming_from.md": "docs/test_coming_from.py",
     "CONTRIBUTING.md": "choose/test_example.py",
-    "several_processes.md": "test_torch_ranks.py",
+    "own_ranks.md": "test_torch_ranks.py",
 }
-"""The tests that run the Python of a page, and of the first two pages all."""
-WHOLE = ("own_code.md", "coming_from.md")
+"""The tests that run the Python of a page, and of the pages in `WHOLE` all."""
+WHOLE = ("own_code.md", "frameworks.md", "own_trainer.md", "coming_from.md")
 SHELL = ("export ", "cd ", ". ", "#")
 """Lines that prepare a command of sweepyard; test_documented_commands.py reads the commands."""
 
@@ -39,7 +41,7 @@ def is_run_or_read(page: str, block: Block) -> bool:
             return block.language == "text"  # what a program printed
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_blocks_of_a_page_are_run_or_read_or_have_a_reason(page: Path) -> None:
     assert [block for block in blocks(page) if not is_run_or_read(page.name, block)] == []
 

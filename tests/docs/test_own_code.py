@@ -1,4 +1,4 @@
-"""The files and commands of docs/how_to/own_code.md, each section in a folder of its own."""
+"""The files and commands of own_code.md, frameworks.md and own_trainer.md, each section in a folder of its own."""
 
 import re
 import shlex
@@ -9,8 +9,8 @@ import pytest
 
 from tests.command_lines import ROOT, SWEEP, run
 
-PAGE = (ROOT / "docs" / "how_to" / "own_code.md").read_text()
-SECTIONS = {section.splitlines()[0]: section for section in re.split(r"^##+ ", PAGE, flags=re.MULTILINE)[1:]}
+PAGES = [(ROOT / "docs" / "how_to" / f"{name}.md").read_text() for name in ("own_code", "frameworks", "own_trainer")]
+SECTIONS = {part.splitlines()[0]: part for page in PAGES for part in re.split(r"^##+ ", page, flags=re.MULTILINE)}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXECUTED = [name for name, section in SECTIONS.items() if "```" in section]
 

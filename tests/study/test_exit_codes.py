@@ -1,4 +1,4 @@
-"""The exit code of a sweep, as docs/background/what_happens.md lists it."""
+"""The exit code of a sweep, as docs/reference/exit_codes.md lists it."""
 
 import re
 
@@ -77,5 +77,5 @@ def test_error_after_the_start_leaves_a_study_that_has_begun(
 
 
 def test_documentation_lists_every_exit_code() -> None:
-    table = (ROOT / "docs" / "background" / "what_happens.md").read_text().partition("## Exit codes")[2]
+    table = (ROOT / "docs" / "reference" / "exit_codes.md").read_text()
     assert [int(code) for code in re.findall(r"^\| (\d+) \|", table, re.M)] == [*ExitCode]

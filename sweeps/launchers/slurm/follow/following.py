@@ -36,7 +36,7 @@ from sweeps.trial.run.sent_job import Job
 log = logging.getLogger(__name__)
 
 BUSY_PAUSE_S = 10.0
-STARTS_PER_MIN = 10  # of jobs, because sites accept no more: docs/how_to/slurm.md
+STARTS_PER_MIN = 10  # of jobs, because sites accept no more: docs/how_to/short_trials.md
 # because the loop submits only a few times a second, and must still reach the rate limit
 _CATCH_UP_S = 0.3
 _CANCEL_AGAIN_S = 20.0

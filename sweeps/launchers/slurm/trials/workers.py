@@ -27,7 +27,7 @@ from sweeps.trial.run.sent_job import Job, SentJob
 
 _AHEAD = 4  # queued trials for each worker, so that a worker never waits for the driver
 _MAX_FAILED_STARTS = 2
-_SHORTEST_S = 120.0  # because sites count shorter jobs as misuse: docs/how_to/slurm.md
+_SHORTEST_S = 120.0  # because sites count shorter jobs as misuse: docs/how_to/short_trials.md
 _TICK_S = 0.05
 _GONE_S = 90.0  # maximum time for which an NFS client sees a renamed file in neither folder
 
