@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Target = Annotated[
     float | None,
-    typer.Option(help="scaling: objective to reach; default: the value that all counts reach"),
+    typer.Option(help="scaling: objective to reach; default: target=, or what all counts reach"),
 ]
 Figures = Annotated[
     Path | None, typer.Option(help="write all figures to this folder instead, for print")

@@ -30,7 +30,7 @@ def test_section_of_the_page_runs(name: str, tmp_path: Path) -> None:
             file.parent.mkdir(exist_ok=True)
             file.write_text(content)
         else:
-            lines += content.splitlines()
+            lines += content.replace("\\\n", " ").splitlines()
     lines += [f"python {SWEEP} {line}" for line in re.findall(r"`python sweep.py (.*?)`", section)]
     assert lines
     for line in lines:
