@@ -8,7 +8,7 @@ import pytest
 
 from tests.command_lines import ROOT, run
 
-PAGE = (ROOT / "docs" / "reference" / "coming_from.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "coming_from.md").read_text().replace("\\\n", "")
 COMMANDS = re.findall(r"^python (main\.py .*)$", PAGE, re.MULTILINE)
 
 
