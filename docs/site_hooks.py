@@ -36,6 +36,11 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     return _COMMANDS.sub(lambda _: "\n\n".join(_commands()), with_settings)
 
 
+def on_page_content(html: str, **_: Any) -> str:
+    """Return the page with one colon before an example of a docstring, where reST has two."""
+    return html.replace("::</p>", ":</p>")
+
+
 def on_post_page(output: str, page: Any, **_: Any) -> str:
     """Return the page with our copy of the script that the offline search needs."""
     return output.replace(_FOREIGN_SCRIPT, f"{'../' * page.url.count('/')}{_SCRIPT}")

@@ -51,7 +51,8 @@ class TrialLauncher(Protocol):
             def submit(self, job):
                 if self._running:
                     return False
-                process = multiprocessing.Process(target=run_trial, args=[SentJob.of(job), now()])
+                sent = [SentJob.of(job), now()]
+                process = multiprocessing.Process(target=run_trial, args=sent)
                 process.start()
                 self._running[job.number] = process
                 return True
