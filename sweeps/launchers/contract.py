@@ -67,7 +67,7 @@ class TrialLauncher(Protocol):
                     process.join(timeout_s)
                     if not process.is_alive():
                         del self._running[number]
-                        reason = f"its process ended with {process.exitcode} and no result"
+                        reason = f"it ended with {process.exitcode} and no result"
                         over.append((number, Outcome(State.FAILED, reason)))
                 return over
 
