@@ -10,6 +10,7 @@ import pytest
 import typer
 from playwright.sync_api import expect, sync_playwright
 
+import sweeps
 from sweeps.__main__ import app
 from sweeps.hydra.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf
 from sweeps.study.plan.help import descriptions
@@ -46,6 +47,12 @@ def test_no_page_loads_from_another_site(site: Path) -> None:
         match for page in pages for match in re.findall(r'<(?:script|link|img)[^>]*"(https?:[^"]+)', page.read_text())
     ]
     assert len(pages) > 20 and not loaded
+
+
+def test_page_has_the_version_and_its_neighbours(site: Path) -> None:
+    page = (site / "docs" / "how_to" / "budgets.html").read_text()
+    assert f"sweepyard {sweeps.__version__}" in page
+    assert 'rel="next"' in page and 'rel="prev"' in page
 
 
 def test_reference_has_every_setting_and_its_meaning(site: Path) -> None:
