@@ -86,7 +86,8 @@ def _typed(argument: Any) -> str:
 
 def _name(param: Any) -> str:
     """Return what is typed: the name of an argument, or the option."""
-    return str(param.metavar or "/".join(param.opts))
+    is_argument = param.param_type_name == "argument"
+    return str(param.metavar) if is_argument else "/".join(param.opts)
 
 
 def _value(param: Any) -> str:
