@@ -16,9 +16,12 @@ RUN = {
     "coming_from.md": "docs/test_coming_from.py",
     "CONTRIBUTING.md": "choose/test_example.py",
     "several_processes.md": "test_torch_ranks.py",
+    "first_search.md": "docs/test_start.py",
+    "own_script.md": "docs/test_start.py",
+    "first_slurm_job.md": "docs/test_start.py",
 }
-"""The tests that run the Python of a page, and of the first two pages all."""
-WHOLE = ("own_code.md", "coming_from.md")
+"""The tests that run the Python of a page, and of some pages all."""
+WHOLE = ("own_code.md", "coming_from.md", "first_search.md", "own_script.md", "first_slurm_job.md")
 SHELL = ("export ", "cd ", ". ", "#")
 """Lines that prepare a command of sweepyard; test_documented_commands.py reads the commands."""
 
