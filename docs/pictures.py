@@ -160,9 +160,7 @@ def main() -> None:
                 if name == "first_search":
                     hide_paths(page)
                 take(page, name)
-        for name in wanted:
-            if name in TUTORIALS:
-                take_tutorial(page, folder / name, name)
+        take_tutorials(page, folder, wanted)
         for name in wanted:
             if name in MLFLOW:
                 take_mlflow(page, folder, name)
@@ -224,16 +222,19 @@ def take_mlflow(page: Page, folder: Path, name: str) -> None:
             server.send_signal(signal.SIGINT)
 
 
-def take_tutorial(page: Page, folder: Path, name: str) -> None:
-    """Follow a tutorial, and take the page of a study that it leaves."""
-    tutorial, study, height = TUTORIALS[name]
-    folder.mkdir()
-    follow(HERE / "start" / f"{tutorial}.md", folder)
-    page.set_viewport_size({"width": 1200, "height": height})
-    page.goto(f"file://{folder}/{study}/report.html")
-    page.wait_for_timeout(3000)  # its figures are drawn
-    hide_paths(page)
-    take(page, name)
+def take_tutorials(page: Page, folder: Path, wanted: list[str]) -> None:
+    """Run each tutorial, and take the page of a study that it leaves."""
+    for name in wanted:
+        if name not in TUTORIALS:
+            continue
+        tutorial, study, height = TUTORIALS[name]
+        (folder / name).mkdir()
+        follow(HERE / "start" / f"{tutorial}.md", folder / name)
+        page.set_viewport_size({"width": 1200, "height": height})
+        page.goto(f"file://{folder / name / study}/report.html")
+        page.wait_for_timeout(3000)  # its figures are drawn
+        hide_paths(page)
+        take(page, name)
 
 
 def hide_paths(page: Page) -> None:

@@ -58,23 +58,27 @@ class Terminal:
         return file
 
     def type(self, command: str) -> None:
-        """Type a command once the one before has ended."""
+        """Send a command once the one before has ended."""
         self.wait_for(_PROMPT)
         self.press(f"{command}\n")
 
     def press(self, keys: str) -> None:
-        """Forget what was printed, and press keys."""
+        """Send keys, and drop what was printed before."""
         self.printed = ""
         os.write(self._ours, keys.encode())
 
     def wait_for(self, text: str, repeat: str = "") -> None:
         """Wait until each line of the text was printed; repeat a command that has printed other lines."""
         deadline = time.monotonic() + _ANSWER_S
-        while lacking := [line for line in text.splitlines() if masked(line) not in masked(self.printed)]:
+        while lacking := self._lacking(text):
             assert time.monotonic() < deadline, f"not printed: {lacking}, but {self.printed[-3000:]}"
-            time.sleep(0.3)
             if repeat and self.printed.endswith(_PROMPT):
                 self.press(f"{repeat}\n")
+            time.sleep(0.5)
+
+    def _lacking(self, text: str) -> list[str]:
+        printed = masked(self.printed)
+        return [line for line in text.splitlines() if masked(line) not in printed]
 
     def close(self) -> None:
         """End the shell and what runs in it, as when the window is closed."""
@@ -103,14 +107,14 @@ def patch(file: Path, difference: str) -> None:
 
 
 def follow(page: Path, folder: Path) -> None:
-    """Follow a tutorial in a folder that gets a clone. Raise AssertionError if a line of the page is not printed."""
+    """Run a tutorial in a folder that gets a clone. Raise AssertionError if a line of the page is not printed."""
     clone = folder / "sweepyard"
     clone.mkdir()
     (clone / ".venv").symlink_to(sys.prefix)
     for name in ("sweep.py", "conf", "trainers"):
         (clone / name).symlink_to(ROOT / name)
     first, second = Terminal(folder), Terminal(folder)
-    file, repeat = folder, ""
+    terminal, file, repeat = first, folder, ""
     try:
         for comment, language, content in _BLOCK.findall(page.read_text()):
             if language == "diff":
