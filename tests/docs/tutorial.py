@@ -19,7 +19,7 @@ from tests.command_lines import ROOT, environment
 _BLOCK = re.compile(r"^(?:<!-- ([^\n]+) -->\n)?```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _PROMPT = "READY> "
 _CTRL_C = "\x03"
-_ANSWER_S = 180
+_ANSWER_S = 240
 
 
 class Terminal:
