@@ -21,6 +21,7 @@ import keras
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
+from tests.docs.tutorial import follow
 from trainers.networks import base_of
 
 ROOT = Path(__file__).parent.parent
@@ -106,6 +107,13 @@ MLFLOW = {
 }
 """Of which study; its view, or the page of the run that stands for this folder of it; and how many
 pixels high."""
+TUTORIALS = {
+    "start_search": ("first_search", "sweepyard/multirun/first", 785),
+    "start_own": ("own_script", "my_project/multirun/own_search", 785),
+    "start_slurm": ("first_slurm_job", "sweepyard/multirun/jobs", 785),
+}
+"""Of which tutorial, which study, and how many pixels of its page are seen. The one of SLURM needs
+a cluster: docker/slurm/cluster.sh run python docs/pictures.py ... start_slurm"""
 TYPO = "def train(cfg, trial):\n    return {'val_accuracy': len(open('/data/mnist.npz').read())}\n"
 WIDTH = {"optimizer_hyperparameters": 2200}  # pixels
 
@@ -113,7 +121,7 @@ WIDTH = {"optimizer_hyperparameters": 2200}  # pixels
 def main() -> None:
     mnist, photographs = (Path(given).absolute() for given in sys.argv[1:3])
     data = {"line_fit": [], "resnet_scaling": [f"dataset.path={photographs}"]}
-    wanted = sys.argv[3:] or [*FIGURES, *PAGES, *MLFLOW]
+    wanted = sys.argv[3:] or [*FIGURES, *PAGES, *TUTORIALS, *MLFLOW]
     with tempfile.TemporaryDirectory() as temporary, sync_playwright() as playwright:
         folder = Path(temporary)
         browser = playwright.chromium.launch(
@@ -139,7 +147,7 @@ def main() -> None:
             drawn.screenshot(path=PICTURES / f"{study}.png")
         (folder / "typo.py").write_text(TYPO)
         for study in dict.fromkeys(
-            {**PAGES, **MLFLOW}[name][0] for name in wanted if name not in FIGURES
+            {**PAGES, **MLFLOW}[name][0] for name in wanted if name in {**PAGES, **MLFLOW}
         ):
             data_of = [f"dataset.path={mnist}"] * (study == "front")
             sweep(folder, study, [*STUDIES[study], *data_of, f"tracking.experiment={study}"])
@@ -151,9 +159,9 @@ def main() -> None:
                 page.reload()  # another trial alone is no other page
                 page.wait_for_timeout(3000)  # its figures are drawn
                 if name == "first_search":
-                    card = page.locator("section:has(h2:text-is('Reproduce'))")
-                    card.evaluate("card => card.remove()")  # it has paths of this machine
+                    hide_paths(page)
                 take(page, name)
+        take_tutorials(page, folder, wanted)
         for name in wanted:
             if name in MLFLOW:
                 take_mlflow(page, folder, name)
@@ -213,6 +221,27 @@ def take_mlflow(page: Page, folder: Path, name: str) -> None:
             take(page, name)
         finally:
             server.send_signal(signal.SIGINT)
+
+
+def take_tutorials(page: Page, folder: Path, wanted: list[str]) -> None:
+    """Run each tutorial, and take the page of a study that it leaves."""
+    for name in wanted:
+        if name not in TUTORIALS:
+            continue
+        tutorial, study, height = TUTORIALS[name]
+        (folder / name).mkdir()
+        follow(ROOT / "docs" / "start" / f"{tutorial}.md", folder / name)
+        page.set_viewport_size({"width": 1200, "height": height})
+        page.goto(f"file://{folder / name / study}/report.html")
+        page.wait_for_timeout(3000)  # its figures are drawn
+        hide_paths(page)
+        take(page, name)
+
+
+def hide_paths(page: Page) -> None:
+    """Remove the card that has paths of this machine."""
+    card = page.locator("section:has(h2:text-is('Reproduce'))")
+    card.evaluate("card => card.remove()")
 
 
 def take(page: Page, name: str) -> None:

@@ -18,9 +18,13 @@ RUN = {
     "coming_from.md": "docs/test_coming_from.py",
     "CONTRIBUTING.md": "choose/test_example.py",
     "own_ranks.md": "test_torch_ranks.py",
+    "first_search.md": "docs/test_start.py",
+    "own_script.md": "docs/test_start.py",
+    "first_slurm_job.md": "docs/test_start.py",
 }
 """The tests that run the Python of a page, and of the pages in `WHOLE` all."""
-WHOLE = ("own_code.md", "frameworks.md", "own_trainer.md", "coming_from.md")
+TUTORIALS = ("first_search.md", "own_script.md", "first_slurm_job.md")
+WHOLE = ("own_code.md", "frameworks.md", "own_trainer.md", "coming_from.md", *TUTORIALS)
 SHELL = ("export ", "cd ", ". ", "#")
 """Lines that prepare a command of sweepyard; test_documented_commands.py reads the commands."""
 
