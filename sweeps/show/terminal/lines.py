@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from io import TextIOWrapper
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -38,6 +38,8 @@ _FEW = 6
 _MANY = 10
 _WIDE = 160  # characters in a line of a file or a pipe
 _LINE = 500  # characters in a line of a log
+_FRAME = '  File "'  # the first line of a frame in a traceback
+_INSIDE_FRAME = "    "  # a line of source or of marks below it
 _START_ORDER_S = 10.0  # because a trial that starts later than that waits in a queue of SLURM
 
 
@@ -345,9 +347,17 @@ def _log_of(trial: TrialRecord) -> Path | None:
 
 
 def _log_end(trial: TrialRecord) -> str:
+    """Return the last lines of a trial's log, those of a traceback without half a frame."""
     log = _log_of(trial)
-    lines = [*(line[:_LINE] for line in last_lines(log, 5)), f"whole log: {log}"] if log else []
-    return "".join(f"\n    {line}" for line in lines)
+    if log is None:
+        return ""
+    lines = last_lines(log, 5)
+    half = [*takewhile(lambda line: line.startswith(_INSIDE_FRAME), lines)]
+    rest = lines[len(half) :]
+    if half and rest and (rest[0].startswith(_FRAME) or not half[-1].strip(" ^~")):
+        lines = rest
+    shown = [*(line[:_LINE] for line in lines), f"whole log: {log}"]
+    return "".join(f"\n    {line}" for line in shown)
 
 
 def requests_table(requests: Sequence[Request]) -> Table:
