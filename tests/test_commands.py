@@ -78,7 +78,7 @@ def test_commands_find_an_ended_study(tmp_path: Path, overrides: list[str], fold
     assert "2 of 2 trials have ended (2 completed)" in outputs["status"]
     assert "trials.csv" in outputs["report"]
     assert (study / "report.html").exists()
-    assert "is not running" in outputs["stop"]
+    assert "is not running: 2 of 2 trials have ended\n" in outputs["stop"]
     assert f"Studies: {study.name}" in outputs["other"]
     assert json.loads((study / "study.json").read_text())["total"] == 2
     assert "study_name=s" in sweeps(tmp_path, "resume", study.name, *root).said
@@ -168,6 +168,9 @@ WRONG = [
     (["prune", "good", "0"], "prune: --trial is missing.\nType: sweepyard prune good --trial 0"),
     (["prune", "good", "--trial", "0", "1"], "Type: sweepyard prune good --trial 0 --trial 1"),
     (["prune", "good", "--trial", "0,1"], "--trial 0,1: it must be a whole number.\nType: --trial 0 --trial 1"),
+    (["prune", "good", "--trial", "0"], "--trial 0: trial 0 has ended (completed).\nNo trial is running"),
+    (["stop", "killed", "--trial", "1"], "killed and its trials are not running.\nResume it first: sweepyard"),
+    (["stop", "killed", "--trial", "300"], "--trial 300: study killed has no trial 300.\nIt has 0 to 2"),
     (["best", "good", "1"], "1: sweepyard best takes no such word.\nType: sweepyard best good --trial 1"),
     (["list", "--root", "nowhere"], "--root nowhere: there is no such folder.\nType the folder that contains"),
     (["list", "--root", "multirun/good/study.json"], "--root multirun/good/study.json: it is a file.\nType the folder"),

@@ -38,7 +38,7 @@ def choose_trial(study: StudySnapshot, number: int | None) -> TrialRecord:
     trial = study.best()
     if number is not None:
         missing = f"result of trial {number}"
-        trial = next((row for row in study.rows if row.number == number), None)
+        trial = study.trial(number)
     elif mean := configurations.best(study):
         trial = next(row for row in [*mean.rows, *mean.raced] if row.result)
     if trial is None or not trial.objective:

@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from sweeps.base.errors import UserError
 from sweeps.base.wording import LONGEST, short, text
 from sweeps.space.exclusion import Excluded
 from sweeps.trial.folder import TrialFolder
@@ -252,6 +253,15 @@ class StudySnapshot:
             if any(trial.state.decides for trial in trials):
                 count += max(0, self.repeats - len(trials))
         return count
+
+    def trial(self, number: int) -> TrialRecord:
+        """Return the trial of this number. Raises UserError if there is none."""
+        if not 0 <= number < len(self.rows):
+            numbers = f"It has 0 to {len(self.rows) - 1}" if self.rows else "It has no trial yet"
+            raise UserError(
+                f"--trial {number}: study {self.name} has no trial {number}.\n{numbers}"
+            )
+        return self.rows[number]
 
     def with_tracking(self, seconds: Mapping[int, float]) -> "StudySnapshot":
         """Return the study with the seconds that each trial took to show in MLflow, by the trials'

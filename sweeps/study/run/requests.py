@@ -80,17 +80,17 @@ class Requests:
         What others requested is left to `take`, because this user cannot correct it.
         """
         for file in self._list():
+            if manual.requester(file) != user_name():
+                continue
             try:
                 request = manual.read_request(file, self.space, self.seeds)
-            except (UserError, OSError):
-                continue
-            if not isinstance(request, Added) or request.by != user_name():
-                continue
-            try:
-                self.points.check(request.params)
+                if isinstance(request, Added):
+                    self.points.check(request.params)
             except UserError:
                 file.unlink(missing_ok=True)
                 raise
+            except OSError:
+                continue
         for line in self._take_lines():
             print(line)
 
