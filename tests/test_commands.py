@@ -153,7 +153,7 @@ def answer(
 def test_trials_of_a_killed_driver_are_queued(answer: Answer) -> None:
     code, output = answer("status", "killed")
     assert code == 0
-    assert "0 of 3 trials have ended (3 queued)" in output
+    assert "0 of 3 trials have ended (3 queued)\ntrials 0, 1 had begun, and resume with the study\n" in output
     assert "driver: none" in output
     assert "not finished. Resume: " in output
 

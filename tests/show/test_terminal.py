@@ -231,7 +231,7 @@ def test_started_trials_are_printed_in_numerical_order(monkeypatch: pytest.Monke
 
     def start(number: int) -> None:
         rows[number] = row(number, State.RUNNING)
-        view.started(rows[number], study)
+        view.started(rows[number], "started", study)
 
     start(1)
     assert output(view) == ""

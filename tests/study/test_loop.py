@@ -621,6 +621,7 @@ def test_next_driver_adopts_running_jobs_and_resumes_the_rest(
     assert [study.steps(number) for number in range(5)] == [[0, 1, 2, 3]] * 5
     second = [number for number, attempt in launcher.submitted if attempt == 2]
     assert second == ([] if survives else [0, 1, 2])
+    assert f"trial 1 {'still runs   x=1' if survives else 'resumed from '}" in done.out
     if not survives:
         assert study.trial(0).ends()[0].error == "it ended with its driver"
 

@@ -75,8 +75,8 @@ class View:
         # number of the first trial with a failure signature
         self._first_failures: dict[tuple[str, str], int] = {}
         self._outages: dict[str, Outage] = {}
-        # time and trial of start lines not yet printed
-        self._started: dict[int, tuple[float, TrialRecord]] = {}
+        # time and text of start lines not yet printed, by trial
+        self._started: dict[int, tuple[float, str]] = {}
 
     def say(self, text: str) -> None:
         """Print a text, if it is not empty, without passwords and control characters."""
@@ -143,15 +143,16 @@ class View:
         # Because SLURM's answer was printed when it came, and no log shows more of it.
         if first.state is State.REFUSED and first.failure_signature in self._first_failures:
             error = "for the reason above"
-        numbers = _join([trial.number for trial in trials])
+        numbers = join_numbers([trial.number for trial in trials])
         noun = "trials" if len(trials) > 1 else "trial"
         return f"{noun} {numbers} {first.state}: {error}{path}"
 
-    def started(self, trial: TrialRecord, study: StudySnapshot) -> None:
-        """Print a line for a trial that has started, in the order of numbers: see
-        `_print_started`."""
+    def started(self, trial: TrialRecord, how: str, study: StudySnapshot) -> None:
+        """Print a line for a trial that has started, or goes on, as `how` says, in the order of
+        numbers: see `_print_started`."""
         if not self.console.is_terminal:
-            self._started[trial.number] = time.monotonic(), trial
+            line = f"trial {trial.number} {how}{_params(trial)}"
+            self._started[trial.number] = time.monotonic(), line
             self._print_started(study)
 
     def _print_started(self, study: StudySnapshot) -> None:
@@ -159,10 +160,10 @@ class View:
         lower numbers."""
         pending = [number for number in study.under_way if study.rows[number].state is State.QUEUED]
         first_pending = min(pending, default=math.inf)
-        for number, (started, trial) in sorted(self._started.items()):
+        for number, (started, line) in sorted(self._started.items()):
             if number < first_pending or time.monotonic() - started > _START_ORDER_S:
                 del self._started[number]
-                self.say(f"trial {number} started{_params(trial)}")
+                self.say(line)
 
     def ended(self, trial: TrialRecord, study: StudySnapshot) -> None:
         """Print a line for a trial that has ended.
@@ -335,7 +336,8 @@ def _params(trial: TrialRecord) -> str:
     return f"   {trial.name}" if trial.params else ""
 
 
-def _join(numbers: Sequence[int]) -> str:
+def join_numbers(numbers: Sequence[int]) -> str:
+    """Return the first numbers, and how many more there are."""
     more = f" and {len(numbers) - _MANY} more" if len(numbers) > _MANY else ""
     return ", ".join(map(str, numbers[:_MANY])) + more
 
