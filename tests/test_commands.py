@@ -255,7 +255,7 @@ WRONG = [
     (["compare", "good"], "compare good: one study.\nAdd another name: sweepyard compare good NAME"),
     (["compare", "good", "nothing"], "there is no study nothing in multirun.\nStudies: killed, failed, good"),
     (["compare", "good", "./multirun/good"], "study ./multirun/good was typed twice.\nRemove one of them"),
-    (["compare", "good", "killed"], "study killed: none of its 3 trials has a result.\nLeave it out, or see why"),
+    (["compare", "good", "killed"], "study killed: none of its 3 trials has a result.\nLeave it out. Show the reason"),
     (["compare", "good", "failed", "--output", "multirun"], "--output multirun: the path is a folder.\nChoose a file"),
 ]
 

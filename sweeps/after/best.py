@@ -18,8 +18,8 @@ from sweeps.hydra import plain
 from sweeps.hydra.settings import SINGLE_RUN_SETTINGS
 from sweeps.record.definition import Definition
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.record.study_file import sweeps_line
 from sweeps.record.trial_config import read_overrides
+from sweeps.show.no_result import no_result_error
 from sweeps.space.space import text_of
 
 EXPERIMENT = "experiment/best.yaml"
@@ -42,10 +42,11 @@ def choose_trial(study: StudySnapshot, number: int | None) -> TrialRecord:
     elif mean := configurations.best(study):
         trial = next(row for row in [*mean.rows, *mean.raced] if row.result)
     if trial is None or not trial.objective:
+        problem = f"study {study.name} has no {missing}"
         best_numbers = ", ".join(str(trial.number) for trial in study.top(5))
-        choice = f"Choose a trial with a result, best first: {best_numbers}"
-        show = f"Show the reason: {sweeps_line('status', study.folder)}"
-        raise UserError(f"study {study.name} has no {missing}.\n{choice if best_numbers else show}")
+        if not best_numbers:
+            raise no_result_error(study, problem)
+        raise UserError(f"{problem}.\nChoose a trial with a result, best first: {best_numbers}")
     return trial
 
 

@@ -18,6 +18,7 @@ from sweeps.show import configurations, notes, steering
 from sweeps.show.figures.figure_data import kind_of
 from sweeps.show.findings import Findings, count_states
 from sweeps.show.markup import fill
+from sweeps.show.no_result import explain_no_result
 from sweeps.show.page.page import Section
 from sweeps.show.tables import CSV, Paragraph, parts_as_html
 from sweeps.show.trials import TrialFiles
@@ -89,8 +90,9 @@ def _build_best(findings: Findings) -> Section:
     lines = [line] if line else []
     body = _render_best(findings) + parts_as_html([*lines, *notes.paragraphs(findings.notes)])
     if not body:
-        has_ended = findings.study.over()
-        body = Paragraph("No trial has a result." if has_ended else "No trial has ended yet.").html
+        reason, advice = explain_no_result(findings.study)
+        text = f"No trial has a result: {reason}. {advice}." if reason else "No trial has a result."
+        body = Paragraph(text if findings.study.over() else "No trial has ended yet.").html
     title = "Best configuration" if answer.best_configuration else "Best trial"
     return Section("Best trials" if answer.front else title, html=body, wide=False)
 

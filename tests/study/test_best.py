@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,9 +113,13 @@ def test_a_trial_without_a_result_is_refused(tmp_path: Path) -> None:
     summary = StudySnapshot("s", tmp_path, ("objective",), ("minimize",), rows)
     assert best.choose_trial(summary, None).number == 2
     assert best.choose_trial(summary, 1).number == 1
-    for number in (0, 9):
-        with pytest.raises(UserError, match=rf"no result of trial {number}.\nChoose a trial .* best first: 2, 1"):
-            best.choose_trial(summary, number)
+    with pytest.raises(UserError, match=r"no result of trial 0.\nChoose a trial .* best first: 2, 1"):
+        best.choose_trial(summary, 0)
+    lacking = TrialRecord(0, {}, State.COMPLETED, tmp_path, (Outcome(State.COMPLETED, metrics={"acc": 0.5}),))
+    with pytest.raises(
+        UserError, match=r"return acc, and not objective.\nType .* with hydra.sweeper.objective=acc hydra"
+    ):
+        best.choose_trial(replace(summary, rows=[lacking]), None)
 
 
 CASES: list[tuple[tuple[str, ...], list[TrialRecord], dict[str, Any]]] = [

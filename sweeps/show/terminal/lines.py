@@ -26,6 +26,7 @@ from sweeps.base.wording import counted, one_line, printable
 from sweeps.record.study import StudySnapshot, TrialRecord, by_failure_signature, result_of
 from sweeps.show import configurations
 from sweeps.show.findings import Findings, count_states, findings_of
+from sweeps.show.no_result import explain_no_result
 from sweeps.show.scaling import Scaling
 from sweeps.show.tables import HTML, Paragraph, Part
 from sweeps.show.terminal.console import SafeConsole
@@ -131,6 +132,9 @@ class View:
             completed = findings.study.count(State.COMPLETED)
             self.say(f"best of {counted(completed, 'completed trial')}")
             self.show(findings.table(findings.top[:10]), "right")
+        reason, advice = explain_no_result(findings.study)
+        if reason and not findings.study.bad():  # because an error is printed by itself
+            self.say(f"no trial has a result: {reason}. {advice}")
         if findings.front:
             self.say(f"Pareto front: {counted(len(findings.front), 'trial')}")
 
