@@ -245,7 +245,9 @@ def test_a_refit_is_a_study_of_one_trial(tmp_path: Path, monkeypatch: pytest.Mon
     where = ["hydra.sweeper.study_name=s_refit_4", *([f"hydra.sweep.dir={folder}"] if root == "theirs" else [])]
     mode = ["-m", "hydra/sweeper=grid", "hydra.sweeper.tracking=false"]
     assert words == ["python", "a.py", *mode, *where, "lr=3", "+seed=2", "keep=true"]
-    with pytest.raises(UserError, match=r"config has no hydra.sweeper.refit_all_data.*\n.*: \[keep_model=true\]"):
+    with pytest.raises(
+        UserError, match=r"refit_all_data is not .*\n.* 'hydra.sweeper.refit=\[keep\\=true,lr\\=3\]' .*all_data=\[\]'"
+    ):
         refit.command(defined, snapshot, row, all_data=True)
     (study / "multirun.yaml").write_text(SETTINGS.replace("refit: [keep=true, lr=3]", "refit: [a=1], more: [b=2]"))
     words, folder = refit.command(defined, snapshot, row, all_data=True)
