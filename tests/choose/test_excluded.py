@@ -147,11 +147,15 @@ def test_person_may_add_an_excluded_point(tmp_path: Path) -> None:
         ({"x": 1}, "'{'x': 1}' cannot be read.\nCompare swept keys"),
         ("x=9", "has x=9, which no trial has.\nChoose among: 1,2,3"),
         ("x>3", "exclude 'x>3': it holds for no point.\nCompare with values that are swept: x=1,2,3"),
+        ("x=0.5", "exclude 'x=0.5': x is continuous, so that a single value .*\nType a range, as in 'x > 0.5'"),
+        ("x>1.0", "exclude 'x>1.0': it holds for no point.\nCompare with values that are swept: x=interval"),
         ("x>1", "exclude 'x>1': no untried point is left.\nTo start no further trial, type: .* stop .*s"),
     ],
 )
 def test_wrong_conditions_are_refused(tmp_path: Path, condition: str, message: str) -> None:
-    grid = study(tmp_path, space("x=1,2,3"))
+    is_search = "0" in condition
+    chosen = space("x=interval(0,1)" if is_search else "x=1,2,3")
+    grid = study(tmp_path, chosen, "Random" if is_search else "", n_trials=3)
     grid.run(loss, most=1)
     with pytest.raises(UserError, match=message) as error:
         exclude(grid, condition)
