@@ -29,7 +29,7 @@ from sweeps.choose.repeats import Seeds
 from sweeps.record.definition import Definition
 from sweeps.record.extension import user_name
 from sweeps.record.study import Added, By, StudySnapshot, TrialRecord
-from sweeps.space.exclusion import Excluded
+from sweeps.space.exclusion import Excluded, Restored
 from sweeps.space.grammar import point_of
 from sweeps.space.space import SearchSpace, canonical
 from sweeps.trial.folder import AttemptFolder, TrialFolder
@@ -169,6 +169,26 @@ def exclude_points(study: Path, condition: str) -> Path:
     return _request(study, {"condition": condition})
 
 
+def restore_points(study: Path, condition: str) -> Path:
+    """Request that an exclusion is removed, and return the request's file."""
+    return _request(study, {"restored": condition})
+
+
+def refuse_restoring(condition: str, study: StudySnapshot) -> None:
+    """Raise UserError if nobody has excluded this condition from a study that had begun, or has
+    requested that."""
+    texts = [excluded.text for excluded in study.excluded]
+    for file in list_requests(study.folder):
+        with suppress(UserError, OSError, KeyError):
+            texts.append(str(_read_content(file)["condition"]))
+    if condition not in texts:
+        choices = ", ".join(map(shlex.quote, texts))
+        advice = f"Choose among: {choices}" if texts else "Nothing was excluded since it began"
+        raise UserError(
+            f"exclude --remove '{condition}': study {study.name} has no such exclusion.\n{advice}"
+        )
+
+
 def _request(study: Path, content: Mapping[str, Any]) -> Path:
     file = study / _FOLDER / f"{time.time_ns()}.json"
     _make_folder(file.parent)
@@ -216,7 +236,7 @@ def list_requests(study: Path) -> list[Path]:
     return sorted(file for file in folder.iterdir() if file.suffix == ".json")
 
 
-def read_request(file: Path, space: SearchSpace, seeds: Seeds) -> Added | Excluded:
+def read_request(file: Path, space: SearchSpace, seeds: Seeds) -> Added | Excluded | Restored:
     """Return the request of a file.
 
     Raises UserError if the study has no such point or the file is corrupt, and OSError if the file
@@ -227,6 +247,8 @@ def read_request(file: Path, space: SearchSpace, seeds: Seeds) -> Added | Exclud
     at = parse_time(file.stem, per_second=1e9)
     if content.keys() == {"condition", "by"} and isinstance(content["condition"], str):
         return Excluded(file.name, content["condition"], user, at)
+    if content.keys() == {"restored", "by"} and isinstance(content["restored"], str):
+        return Restored(file.name, content["restored"], user, at)
 
     params = content.get("params")
     if content.keys() != {"params", "by"} or not isinstance(params, dict):

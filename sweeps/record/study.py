@@ -12,7 +12,7 @@ from typing import Any
 
 from sweeps.base.errors import UserError
 from sweeps.base.wording import LONGEST, short, text
-from sweeps.space.exclusion import Excluded
+from sweeps.space.exclusion import Excluded, Restored
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Point, State
 
@@ -199,6 +199,7 @@ class StudySnapshot:
     size: int | None = None  # number of points of the search space; None if unknown or endless
     added: Sequence[Added] = ()
     excluded: Sequence[Excluded] = ()  # conditions that a person added, oldest first
+    restored: Sequence[Restored] = ()  # exclusions that a person removed again, oldest first
     shared: Mapping[str, Any] = field(default_factory=dict)  # opaque state of the sampler
     # number of the trial for each event (queued, ended, reopened), in order
     changes: Sequence[int] = ()

@@ -39,6 +39,17 @@ class Excluded:
     size: int | None = None
 
 
+@dataclass(frozen=True)
+class Restored:
+    """A person's request that points may be tried again which a person had excluded."""
+
+    name: str  # name of the request
+    text: str  # the condition of the exclusion
+    by: str
+    at: float
+    excluded: tuple[Excluded, ...] = ()  # the exclusions, once they are removed
+
+
 class Exclusion:
     """A condition on points. A comparison of a key that a point lacks is undecided, and excludes
     nothing."""

@@ -60,6 +60,7 @@ def test_point_is_printed_as_typed(tmp_path: Path, text: str, point: Point) -> N
         ("lr=0.1 ld=0.1", "does not sweep ld"),
         ("lr=0.1", "'lr=0.1' cannot be added without batch_size.\nType a value for each of: lr, batch_size$"),
         ("lr=2 batch_size=1", "'lr=2 batch_size=1' was added already"),
+        ("lr=3 batch_size=1", "'lr=3 batch_size=1' was added already"),
         ("lr 0.1", "'lr 0.1' cannot be parsed: .*\nType key=value for each of: lr, batch_size, m.act, beta$"),
         ("lr='", "cannot be parsed: No closing quotation.\nType key=value for each of: lr"),
         ("lr=0.1,0.2", "lr=0.1,0.2: type a single value, as in lr=1"),
@@ -73,7 +74,9 @@ def test_invalid_points_are_refused(tmp_path: Path, text: str, message: str) -> 
     tried = TrialRecord(7, {"lr": 0.5, "batch_size": 2.0}, State.FAILED, tmp_path / "7")
     space = space_of({"lr": "1,2", "batch_size": "1,2"})
     with pytest.raises(UserError, match=message) as error:
-        manual.add_points(definition(*KEYS), space, summary(tmp_path, tried), ["lr=2 batch_size=1", text])
+        added = [Added("1.json", {"lr": 3, "batch_size": 1}, outside=True)]
+        study = replace(summary(tmp_path, tried), added=added)
+        manual.add_points(definition(*KEYS), space, study, ["lr=2 batch_size=1", text])
     assert len(str(error.value).splitlines()) <= 2
     assert not manual.list_requests(tmp_path)
 
@@ -292,9 +295,3 @@ def test_end_of_a_search_is_printed_after_earlier_starts(make_study: MakeStudy, 
     done = study.drive(FakeLauncher(by_trial(trains(9), t0=returns_x), clock, slots=2))
     end = next(i for i, line in enumerate(done.lines) if line.startswith("Search finished"))
     assert not any("started" in line for line in done.lines[end:])
-
-
-def test_queued_added_trial_is_not_added_twice(tmp_path: Path) -> None:
-    study = replace(summary(tmp_path), added=[Added("1.json", {"x": 1}, outside=False)])
-    with pytest.raises(UserError, match="'x=1' was added already"):
-        manual.add_points(definition("x"), space_of({"x": "1,2"}), study, ["x=1"])
