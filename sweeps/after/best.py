@@ -11,6 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from sweeps.analysis import configurations
+from sweeps.analysis.no_result import no_result_error
 from sweeps.base.errors import UserError
 from sweeps.base.files import write_whole
 from sweeps.base.wording import one_line, reason
@@ -19,7 +20,6 @@ from sweeps.hydra.settings import SINGLE_RUN_SETTINGS
 from sweeps.record.definition import Definition
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.record.trial_config import read_overrides
-from sweeps.show.no_result import no_result_error
 from sweeps.space.space import text_of
 
 EXPERIMENT = "experiment/best.yaml"

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from sweeps.analysis.no_result import explain_no_result
 from sweeps.base.files import CorruptFile, read_json
 from sweeps.base.secrets import mask_value, without_password
 from sweeps.base.wording import LONGEST, short, text
@@ -18,7 +19,6 @@ from sweeps.show import configurations, notes, steering
 from sweeps.show.figures.figure_data import kind_of
 from sweeps.show.findings import Findings, count_states
 from sweeps.show.markup import fill
-from sweeps.show.no_result import explain_no_result
 from sweeps.show.page.page import Section
 from sweeps.show.tables import CSV, Paragraph, parts_as_html
 from sweeps.show.trials import TrialFiles

@@ -10,12 +10,12 @@ from statistics import fmean
 from omegaconf import DictConfig
 
 from sweeps.analysis.comparison import LEVEL, Difference, holm, welch
+from sweeps.analysis.no_result import no_result_error
 from sweeps.base.errors import UserError
 from sweeps.base.wording import LONGEST, duration, mean_text, short, text
 from sweeps.record.study import StudySnapshot, TrialRecord, parameters
 from sweeps.record.trial_config import read_config, repeated_settings, settings
 from sweeps.show.findings import Findings
-from sweeps.show.no_result import no_result_error
 from sweeps.show.tables import Table, build, without_empty_columns
 
 MIN_SEEDS = 2  # of each best configuration, for a test

@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from sweeps.analysis.comparison import interval
+from sweeps.analysis.no_result import no_result_error
 from sweeps.base.errors import UserError
 from sweeps.base.wording import printable, text, without_noise
 from sweeps.hydra.near import advise_names
@@ -16,7 +17,6 @@ from sweeps.record.study_file import sweeps_line
 from sweeps.show import notes
 from sweeps.show.figures.classes import build_columns
 from sweeps.show.findings import Findings
-from sweeps.show.no_result import no_result_error
 from sweeps.show.raw_table import as_csv, metric_column, param_column, printable_cell, raw_table
 from sweeps.show.tables import as_markdown
 from sweeps.trial.directions import is_fraction

@@ -20,13 +20,13 @@ from rich.progress import BarColumn, Progress, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from sweeps.analysis.no_result import explain_no_result
 from sweeps.base.errors import Outage
 from sweeps.base.files import last_lines
 from sweeps.base.wording import counted, one_line, printable
 from sweeps.record.study import StudySnapshot, TrialRecord, by_failure_signature, result_of
 from sweeps.show import configurations
 from sweeps.show.findings import Findings, count_states, findings_of
-from sweeps.show.no_result import explain_no_result
 from sweeps.show.scaling import Scaling
 from sweeps.show.tables import HTML, Paragraph, Part
 from sweeps.show.terminal.console import SafeConsole
