@@ -291,7 +291,8 @@ def test_killed_trial_resumes_in_a_new_attempt(folder: Path) -> None:
     os.kill(holder["pid"], signal.SIGKILL)
     done = lines.finish(driver, folder)
     assert done.code == 0, done.said
-    assert "retried in a new attempt" in done.out
+    first = next(line for line in (trial / "attempts/2/log").read_text().splitlines() if line.startswith("step "))
+    assert f"retried in a new attempt\ntrial 0 resumed from step {int(first.split()[1]) - 1}\n" in done.out
     assert steps(trial) == list(range(1, 81))
     assert end(trial, 1).state is State.LOST
     assert end(trial, 1).error

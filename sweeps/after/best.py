@@ -11,6 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from sweeps.analysis import configurations
+from sweeps.analysis.no_result import no_result_error
 from sweeps.base.errors import UserError
 from sweeps.base.files import write_whole
 from sweeps.base.wording import one_line, reason
@@ -18,7 +19,6 @@ from sweeps.hydra import plain
 from sweeps.hydra.settings import SINGLE_RUN_SETTINGS
 from sweeps.record.definition import Definition
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.record.study_file import sweeps_line
 from sweeps.record.trial_config import read_overrides
 from sweeps.space.space import text_of
 
@@ -38,14 +38,15 @@ def choose_trial(study: StudySnapshot, number: int | None) -> TrialRecord:
     trial = study.best()
     if number is not None:
         missing = f"result of trial {number}"
-        trial = next((row for row in study.rows if row.number == number), None)
+        trial = study.trial(number)
     elif mean := configurations.best(study):
         trial = next(row for row in [*mean.rows, *mean.raced] if row.result)
     if trial is None or not trial.objective:
+        problem = f"study {study.name} has no {missing}"
         best_numbers = ", ".join(str(trial.number) for trial in study.top(5))
-        choice = f"Choose a trial with a result, best first: {best_numbers}"
-        show = f"Show the reason: {sweeps_line('status', study.folder)}"
-        raise UserError(f"study {study.name} has no {missing}.\n{choice if best_numbers else show}")
+        if not best_numbers:
+            raise no_result_error(study, problem)
+        raise UserError(f"{problem}.\nChoose a trial with a result, best first: {best_numbers}")
     return trial
 
 

@@ -1,6 +1,8 @@
 """How to train the best trial again: as a study of its own, which resumes wherever it was
 stopped."""
 
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 
@@ -10,6 +12,7 @@ from sweeps.after import best
 from sweeps.analysis import configurations
 from sweeps.base.errors import UserError
 from sweeps.record.definition import Definition
+from sweeps.record.place import resume_line
 from sweeps.record.study import StudySnapshot, TrialRecord, result_of
 from sweeps.record.study_file import sweeps_line
 from sweeps.space.space import quoted, text_of
@@ -44,15 +47,14 @@ def command(
     Raises UserError if the app's config lacks the setting for it.
     """
     overrides = {best.key(word): word for word in best.overrides_of(definition, trial)}
-    for setting in ("refit", "refit_all_data")[: 1 + all_data]:
-        words = _read_setting(study.folder, setting)
-        if words is None:
-            raise UserError(
-                f"study {study.name}: its app's config has no hydra.sweeper.{setting}, which a"
-                f" refit needs.\nAdd it, as in hydra.sweeper.{setting}: [keep_model=true], and type"
-                " the study's command again"
-            )
-        overrides |= {best.key(word): word for word in words}
+    settings = {
+        setting: _read_setting(study.folder, setting)
+        for setting in ("refit", "refit_all_data")[: 1 + all_data]
+    }
+    if None in settings.values():
+        raise _explain_unset(definition, study.folder, settings)
+    for words in settings.values():
+        overrides |= {best.key(word): word for word in words or ()}
     folder = folders(study.folder, trial)[all_data]
     names = [f"hydra.sweeper.study_name={quoted(folder.name)}"]
     if folder.parent != Path(definition.working_folder) / "multirun":
@@ -87,9 +89,28 @@ def kept_model(study: StudySnapshot, refit: TrialRecord) -> Path:
     if model is None:
         raise UserError(
             f"trial {refit.number} in {refit.folder.parent} saved no model.\n"
-            "Use mlflow.<flavor>.save_model in the app, with the path trial.folder / 'model'"
+            "Use mlflow.<flavor>.save_model in the app, with the path trial.folder / 'model', then"
+            f" type: {sweeps_line('delete', refit.folder.parent)} --yes &&"
+            f" {sweeps_line('refit', study.folder)}"
         )
     return model
+
+
+def _explain_unset(
+    definition: Definition, study: Path, settings: Mapping[str, list[str] | None]
+) -> UserError:
+    """Return the error that a study lacks a setting of its refit, with a command that sets all."""
+    unset = [setting for setting, words in settings.items() if words is None]
+    typed = [
+        f"hydra.sweeper.{setting}={text_of([*(words or ())])}"
+        for setting, words in settings.items()
+    ]
+    words = [*shlex.split(resume_line(definition, study)), *typed]
+    line = best.line(words, definition.working_folder)
+    return UserError(
+        f"study {study.name}: hydra.sweeper.{unset[0]} is not set: the overrides with which the app"
+        f" saves its model, as in [epochs=20].\nIf the app needs none, type: {line}"
+    )
 
 
 def _read_setting(study: Path, setting: str) -> list[str] | None:

@@ -97,12 +97,18 @@ def _refuse_jobs(study: Path) -> None:
         )
 
 
-def pack(study: Path) -> Path:
-    """Pack the study's folder into `archive/<name>.tar.gz` beside it. A crash leaves the folder,
-    the file, or both."""
+def free_archive(study: Path) -> Path:
+    """Return the file `archive/<name>.tar.gz` beside a study. Raises UserError if it exists."""
     packed = study.parent / ARCHIVE / f"{study.name}.tar.gz"
     if packed.exists():
         raise UserError(f"{packed} exists already.\nRename this file, or the study's folder")
+    return packed
+
+
+def pack(study: Path) -> Path:
+    """Pack the study's folder into its archive. A crash leaves the folder, the file, or both.
+    Raises UserError if the archive exists."""
+    packed = free_archive(study)
     packed.parent.mkdir(exist_ok=True)
     aside = packed.with_name(f".{packed.name}.{os.getpid()}")
     try:

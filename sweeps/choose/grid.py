@@ -23,6 +23,7 @@ class Grid:
     _tried: set[str] = field(default_factory=set)
     _count: int = 0  # tried points, without added points
     _left: Iterator[Point] | None = None
+    _restored: int = 0  # number of exclusions that were removed when `_left` began
 
     def next(self, study: StudySnapshot) -> Next:
         """Return the next untried point."""
@@ -32,7 +33,9 @@ class Grid:
         if study.enough or is_complete:
             return Next()
 
-        self._left = self._left or self.space.points()
+        if self._left is None or len(study.restored) != self._restored:
+            self._left = self.space.points()
+            self._restored = len(study.restored)
         allowed = narrow(self.space, study.excluded)
         for point in self._left:
             if canonical(point) not in self._tried and not allowed.excludes(point):

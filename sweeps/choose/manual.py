@@ -13,6 +13,7 @@ import shlex
 import stat
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from sweeps.choose.repeats import Seeds
 from sweeps.record.definition import Definition
 from sweeps.record.extension import user_name
 from sweeps.record.study import Added, By, StudySnapshot, TrialRecord
-from sweeps.space.exclusion import Excluded
+from sweeps.space.exclusion import Excluded, Restored
 from sweeps.space.grammar import point_of
 from sweeps.space.space import SearchSpace, canonical
 from sweeps.trial.folder import AttemptFolder, TrialFolder
@@ -103,28 +104,42 @@ def end_trials(study: StudySnapshot, numbers: Sequence[int]) -> list[str]:
 
 def _open_trial(study: StudySnapshot, number: int) -> tuple[TrialRecord, AttemptFolder]:
     """Return a trial with its open attempt. Raises UserError if it has none."""
-    trial = next((trial for trial in study.rows if trial.number == number), None)
-    attempt = TrialFolder(trial.folder).newest() if trial else None
-    if trial is None or attempt is None or attempt.is_over:
-        problem = (
-            f"the trial is {trial.state}" if trial else f"study {study.name} has no such trial"
-        )
-        running = ", ".join(
-            str(trial.number) for trial in study.rows if trial.state is State.RUNNING
-        )
+    trial = study.trial(number)
+    attempt = TrialFolder(trial.folder).newest()
+    if attempt is None or attempt.is_over:
+        problem = "has ended" if trial.state.is_over else "does not run"
+        open_numbers = [str(row.number) for row in study.rows if row.state is State.RUNNING]
+        running = ", ".join(open_numbers)
         advice = f"Choose a running trial: {running}" if running else "No trial is running."
-        raise UserError(f"--trial {number}: {problem}.\n{advice}")
+        raise UserError(f"--trial {number}: trial {number} {problem} ({trial.state}).\n{advice}")
     return trial, attempt
 
 
-def add_point(definition: Definition, study: StudySnapshot, text: str) -> Path:
-    """Add a point such as "lr=0.003 batch_size=48", and return its file. Raises UserError if it is
-    invalid or tried."""
+def add_points(
+    definition: Definition, space: SearchSpace, study: StudySnapshot, texts: Sequence[str]
+) -> list[Path]:
+    """Add points such as "lr=0.003 batch_size=48" to a study of this space, and return their files.
+
+    Raises UserError, and adds none, if one is invalid or tried.
+    """
     if definition.search.get("custom_search_space", "None") != "None":
         raise UserError(
-            f"--add '{text}': the search space of study {study.name} is code, so no point can be"
-            " added."
+            f"--add '{texts[0]}': the search space of study {study.name} is code, so no point can"
+            " be added."
         )
+    points: list[Point] = []
+    for text in texts:
+        point = _read_point(definition, space, study, text)
+        refuse_duplicate(point, study.rows, study.added, points)
+        points.append(point)
+    return [_request(study.folder, {"params": point}) for point in points]
+
+
+def _read_point(
+    definition: Definition, space: SearchSpace, study: StudySnapshot, text: str
+) -> Point:
+    """Return the point of a text. Raises UserError if it lacks a key, or has one that is not
+    swept."""
     names = [name.partition(" under ")[0] for name in definition.parameters]
     keys = {name.lstrip("+"): name for name in names}
     swept = ", ".join(keys)
@@ -136,8 +151,9 @@ def add_point(definition: Definition, study: StudySnapshot, text: str) -> Path:
         )
         raise UserError(f"--add '{text}': {problem}.\nType a value for each of: {swept}")
     point = {keys[key.lstrip("+")]: value for key, value in typed.items()}
-    refuse_duplicate(point, study.rows, study.added)
-    return _request(study.folder, {"params": point})
+    # Without the seed of a grid, because the driver alone knows whether it repeats the point.
+    _is_outside(point, space, Seeds(definition.seed_key, in_grid=definition.is_grid))
+    return point
 
 
 def _parse_values(text: str, swept: str) -> Point:
@@ -151,6 +167,26 @@ def _parse_values(text: str, swept: str) -> Point:
 def exclude_points(study: Path, condition: str) -> Path:
     """Request that no trial begins for which the condition holds, and return the request's file."""
     return _request(study, {"condition": condition})
+
+
+def restore_points(study: Path, condition: str) -> Path:
+    """Request that an exclusion is removed, and return the request's file."""
+    return _request(study, {"restored": condition})
+
+
+def refuse_restoring(condition: str, study: StudySnapshot) -> None:
+    """Raise UserError if nobody has excluded this condition from a study that had begun, or has
+    requested that."""
+    texts = [excluded.text for excluded in study.excluded]
+    for file in list_requests(study.folder):
+        with suppress(UserError, OSError, KeyError):
+            texts.append(str(_read_content(file)["condition"]))
+    if condition not in texts:
+        choices = ", ".join(map(shlex.quote, texts))
+        advice = f"Choose among: {choices}" if texts else "Nothing was excluded since it began"
+        raise UserError(
+            f"exclude --remove '{condition}': study {study.name} has no such exclusion.\n{advice}"
+        )
 
 
 def _request(study: Path, content: Mapping[str, Any]) -> Path:
@@ -175,7 +211,10 @@ def _make_folder(folder: Path) -> None:
 
 
 def refuse_duplicate(
-    point: Point, trials: Sequence[TrialRecord], added: Sequence[Added] = ()
+    point: Point,
+    trials: Sequence[TrialRecord],
+    added: Sequence[Added] = (),
+    others: Sequence[Point] = (),
 ) -> None:
     """Raise UserError if a trial has this point, or the point was added before."""
     for trial in trials:
@@ -183,7 +222,8 @@ def refuse_duplicate(
             raise UserError(
                 f"'{trial.name}' is trial {trial.number} already, which is {trial.state}."
             )
-    if canonical(point) in [canonical(other.params) for other in added]:
+    points = [*(addition.params for addition in added), *others]
+    if canonical(point) in map(canonical, points):
         raise UserError(f"'{point_text(point)}' was added already.")
 
 
@@ -196,7 +236,7 @@ def list_requests(study: Path) -> list[Path]:
     return sorted(file for file in folder.iterdir() if file.suffix == ".json")
 
 
-def read_request(file: Path, space: SearchSpace, seeds: Seeds) -> Added | Excluded:
+def read_request(file: Path, space: SearchSpace, seeds: Seeds) -> Added | Excluded | Restored:
     """Return the request of a file.
 
     Raises UserError if the study has no such point or the file is corrupt, and OSError if the file
@@ -207,6 +247,8 @@ def read_request(file: Path, space: SearchSpace, seeds: Seeds) -> Added | Exclud
     at = parse_time(file.stem, per_second=1e9)
     if content.keys() == {"condition", "by"} and isinstance(content["condition"], str):
         return Excluded(file.name, content["condition"], user, at)
+    if content.keys() == {"restored", "by"} and isinstance(content["restored"], str):
+        return Restored(file.name, content["restored"], user, at)
 
     params = content.get("params")
     if content.keys() != {"params", "by"} or not isinstance(params, dict):
@@ -214,6 +256,13 @@ def read_request(file: Path, space: SearchSpace, seeds: Seeds) -> Added | Exclud
 
     _refuse_values(file, params)
     return Added(file.name, params, _is_outside(params, space, seeds), user, at)
+
+
+def requester(file: Path) -> str:
+    """Return the name of the user who made a request; empty if the file cannot be read."""
+    with suppress(UserError, OSError):
+        return str(_read_content(file).get("by", ""))
+    return ""
 
 
 def _read_content(file: Path) -> dict[str, Any]:
@@ -259,10 +308,9 @@ def _is_outside(point: Point, space: SearchSpace, seeds: Seeds) -> bool:
     if seeds.in_grid and seeds.key not in point:
         keys.pop(seeds.key, None)  # because the point runs under each seed
     if missing := sorted(keys.keys() - point.keys()):
-        advice = f"Type a value for each of: {', '.join(keys)}"
-        raise UserError(
-            f"'{point_text(point)}' cannot be added: {missing[0]} is missing.\n{advice}"
-        )
+        advice = f"Type a value for each of: {', '.join(key.lstrip('+') for key in keys)}"
+        lacks = f"without {' and '.join(key.lstrip('+') for key in missing)}"
+        raise UserError(f"'{point_text(point)}' cannot be added {lacks}.\n{advice}")
     if needless := sorted(point.keys() - keys.keys()):
         advice = f"Remove {needless[0]}."
         raise UserError(

@@ -46,7 +46,8 @@ class Proposals:
     def narrow(self, excluded: Sequence[Excluded]) -> None:
         """Leave out further points of the space, which a person has excluded."""
         allowed = narrow(self._space, excluded)
-        if len(allowed.excluded) != len(self._allowed.excluded):
+        texts = [exclusion.text for exclusion in allowed.excluded]
+        if texts != [exclusion.text for exclusion in self._allowed.excluded]:
             self._allowed = allowed
             self._points = allowed.all_points()
             self._open = None

@@ -18,6 +18,9 @@ def exclude(
         str, typer.Argument(metavar="CONDITION", help="as in 'lr>0.01 and optimizer=sgd'")
     ],
     root: Root = MULTIRUN,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="remove this exclusion: its points may be tried again")
+    ] = False,
 ) -> None:
     """Begin no further trial for which a condition holds.
 
@@ -33,6 +36,13 @@ def exclude(
             f"exclude '{condition}': the search space of study {study.name} is code. Change the"
             " code."
         )
+    if remove:
+        manual.refuse_restoring(condition, study)
+        request = manual.restore_points(study.folder, condition)
+        if not has_driver(study.folder, request, f"no longer excluded: {condition}"):
+            resume = resume_line(definition, study.folder)
+            console.print(f"no longer excluded once the study resumes: {resume}")
+        return
     refuse_narrowing(condition, narrow(read_space(definition), study.excluded), study)
     request = manual.exclude_points(study.folder, condition)
     if not has_driver(study.folder, request, f"excluded: no further trial begins with {condition}"):

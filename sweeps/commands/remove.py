@@ -24,6 +24,7 @@ def archive(name: Name, root: Root = MULTIRUN, yes: Yes = False) -> None:
 
     folder, _ = study_file.find(name, root)
     with removal.locked(folder, root):
+        removal.free_archive(folder)
         yes or typer.confirm(f"pack {folder} and remove it?", abort=True)
         packed = removal.pack(folder)
     console.print(f"{packed}\nUnpack: {unpack_line(packed)}")
@@ -40,8 +41,9 @@ def delete(name: Name, root: Root = MULTIRUN, yes: Yes = False) -> None:
 
     folder, definition = study_file.find(name, root)
     with removal.locked(folder, root):
+        store = store_of(definition)
         yes or typer.confirm(f"delete {folder}, and the study's runs in MLflow?", abort=True)
-        count = delete_runs(store_of(definition), folder)
+        count = delete_runs(store, folder)
         with chdir(working_folder(definition)):
             if definition.storage:
                 from sweeps.choose.sampler.mirror import delete_study

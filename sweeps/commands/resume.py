@@ -47,23 +47,26 @@ def resume(
         str, typer.Option(help="retry only the trials of these numbers, as in 3,7 or 0-4")
     ] = "",
     add: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             help=(
                 'add a trial with these params, also while the study runs: "lr=0.003 batch_size=48"'
+                "; may be repeated"
             )
         ),
     ] = None,
 ) -> None:
     """Resume a study with the command that started it."""
+    from sweeps.study.folder.reading import read_space
+
     folder, definition = study_file.find(name, root)
     _refuse_moved(folder, definition)
-    if add is not None:
+    if add:
         study, _ = read(name, root)
-        request = manual.add_point(definition, study, add)
-        if has_driver(
-            folder, request, "added: the study recorded the trial and starts it when a slot is free"
-        ):
+        requests = manual.add_points(definition, read_space(definition), study, add)
+        answer = "added: the study recorded the trial and starts it when a slot is free"
+        answered = [has_driver(folder, request, answer) for request in requests]
+        if all(answered):
             return
     if retry or trials:
         _request_retries(read(name, root)[0], retry or ",".join(RETRIED), trials)

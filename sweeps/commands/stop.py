@@ -49,10 +49,9 @@ def stop(
             time.sleep(0.1)
         _stop_drivers(folder, own)  # because a driver may have submitted the next one meanwhile
         study = read(name, root)[0]
-        line = f"stopped. Resume: {study_file.sweeps_line('resume', folder)}"
-        if study.total is not None and study.over() >= study.total:
-            line = "every trial has ended"
-        console.print(line)
+        console.print(
+            "every trial has ended" if _is_complete(study) else _resumable("stopped", study)
+        )
     else:
         _stop_drivers(folder, own)
         _stop_jobs(read(name, root)[0])
@@ -66,8 +65,12 @@ def prune(
 ) -> None:
     """End trials at their next report, for good. They count as pruned."""
     study, _ = read(name, root)
-    if not holder(study.folder / "driver.lock") and not jobs_of(study):
-        raise UserError(f"study {name} and its trials are not running")
+    ended = [number for number in trial if study.trial(number).state.is_over]
+    if not ended and not holder(study.folder / "driver.lock") and not jobs_of(study):
+        raise UserError(
+            f"study {name} and its trials are not running.\nResume it first:"
+            f" {study_file.sweeps_line('resume', study.folder)}"
+        )
     for message in manual.end_trials(study, trial):
         console.print(message)
 
@@ -84,7 +87,10 @@ def _stop_jobs(study: StudySnapshot) -> None:
     """Stop the SLURM jobs of a study without a driver."""
     jobs = jobs_of(study)
     if not jobs:
-        console.print(f"study {study.name} is not running")
+        total = "an unknown number of" if study.total is None else study.total
+        ended = f"{study.over()} of {total} trials have ended"
+        state = f"study {study.name} is not running: {ended}"
+        console.print(state if _is_complete(study) else _resumable(state, study))
         return
     for trial in study.rows:
         attempt = None if trial.state.is_over else TrialFolder(trial.folder).newest()
@@ -97,3 +103,13 @@ def _stop_jobs(study: StudySnapshot) -> None:
         f"cancelled {counted(len(jobs) - running, 'queued job')}; {running} stop after the current"
         " epoch"
     )
+
+
+def _is_complete(study: StudySnapshot) -> bool:
+    """Return whether no trial of a study is left."""
+    return bool(study.done) or (study.total is not None and study.over() >= study.total)
+
+
+def _resumable(state: str, study: StudySnapshot) -> str:
+    """Return the state of a study with trials left, and the line that resumes it."""
+    return f"{state}. Resume: {study_file.sweeps_line('resume', study.folder)}"

@@ -254,8 +254,22 @@ class _HydraLauncher(_Plugin, Launcher):
         """Run a batch of trials for another sweeper, and wait for all of them."""
         from sweeps.launchers.batch import launch
 
+        if initial_job_idx == 0:
+            self._advise_sweeper()
         with closing(self.trials(Path(self._config.hydra.sweep.dir))) as trials:
             return launch(trials, job_overrides, initial_job_idx, **self._app)
+
+    def _advise_sweeper(self) -> None:
+        """Print that Hydra's own sweeper makes no study, unless somebody typed this sweeper."""
+        choices = self._config.hydra.runtime.choices
+        typed = [word.partition("=")[0] for word in typed_words(self._config.hydra, "hydra")]
+        if choices["hydra/sweeper"] == "basic" and "hydra/sweeper" not in typed:
+            print(
+                f"hydra/launcher={choices['hydra/launcher']}: Hydra's own sweeper makes no study,"
+                " which could be resumed and shown.\nAdd hydra/sweeper=grid or"
+                " hydra/sweeper=optuna; or hydra/sweeper=basic, if this is meant",
+                file=sys.stderr,
+            )
 
 
 class LocalLauncher(_HydraLauncher):

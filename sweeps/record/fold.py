@@ -15,7 +15,7 @@ from sweeps.base.files import CorruptFile, read_json
 from sweeps.record.journal import Event
 from sweeps.record.study import Added, By, StudySnapshot, TrialRecord
 from sweeps.record.trial_config import read_overrides
-from sweeps.space.exclusion import Excluded
+from sweeps.space.exclusion import Excluded, Restored
 from sweeps.space.grammar import point_of
 from sweeps.space.space import canonical
 from sweeps.trial.job import Outcome, State
@@ -34,6 +34,7 @@ class Fold:
     trials: list[TrialRecord] = field(default_factory=list)
     added: list[Added] = field(default_factory=list)
     excluded: list[Excluded] = field(default_factory=list)
+    restored: list[Restored] = field(default_factory=list)  # exclusions that were removed
     changes: list[int] = field(default_factory=list)  # see `StudySnapshot.changes`
     open_numbers: set[int] = field(default_factory=set)
     shared: dict[str, Any] = field(default_factory=dict)  # opaque state of the sampler
@@ -56,11 +57,21 @@ class Fold:
                 self.added.append(_added(event))
             case "excluded":
                 self.excluded.append(_excluded(event))
+            case "restored":
+                self._restore(event)
             case "remembered":
                 number = event["number"]
                 self.trials[number] = replace(self.trials[number], memory=dict(event["memory"]))
             case unknown:
                 raise ValueError(unknown)
+
+    def _restore(self, event: Event) -> None:
+        text = str(event["condition"])
+        excluded = tuple(other for other in self.excluded if other.text == text)
+        self.excluded[:] = [other for other in self.excluded if other.text != text]
+        name = str(event["name"])
+        at = parse_time(event["at"])
+        self.restored.append(Restored(name, text, str(event["by"]), at, excluded))
 
     def _queue(self, event: Event) -> None:
         trial = trial_of(event, self.folder)

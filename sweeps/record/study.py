@@ -10,8 +10,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from sweeps.base.errors import UserError
 from sweeps.base.wording import LONGEST, short, text
-from sweeps.space.exclusion import Excluded
+from sweeps.space.exclusion import Excluded, Restored
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Point, State
 
@@ -198,6 +199,7 @@ class StudySnapshot:
     size: int | None = None  # number of points of the search space; None if unknown or endless
     added: Sequence[Added] = ()
     excluded: Sequence[Excluded] = ()  # conditions that a person added, oldest first
+    restored: Sequence[Restored] = ()  # exclusions that a person removed again, oldest first
     shared: Mapping[str, Any] = field(default_factory=dict)  # opaque state of the sampler
     # number of the trial for each event (queued, ended, reopened), in order
     changes: Sequence[int] = ()
@@ -252,6 +254,15 @@ class StudySnapshot:
             if any(trial.state.decides for trial in trials):
                 count += max(0, self.repeats - len(trials))
         return count
+
+    def trial(self, number: int) -> TrialRecord:
+        """Return the trial of this number. Raises UserError if there is none."""
+        if not 0 <= number < len(self.rows):
+            numbers = f"It has 0 to {len(self.rows) - 1}" if self.rows else "It has no trial yet"
+            raise UserError(
+                f"--trial {number}: study {self.name} has no trial {number}.\n{numbers}"
+            )
+        return self.rows[number]
 
     def with_tracking(self, seconds: Mapping[int, float]) -> "StudySnapshot":
         """Return the study with the seconds that each trial took to show in MLflow, by the trials'

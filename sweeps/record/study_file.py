@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -13,7 +14,7 @@ from sweeps.record.definition import FORMAT, Definition
 from sweeps.record.extension import add_extension, well_formed
 from sweeps.record.journal import FILE as JOURNAL
 from sweeps.record.place import another_study, resume_line, suggest_study, unpack_line
-from sweeps.record.removal import FIXED, explain_removal
+from sweeps.record.removal import FIXED, Removal, explain_removal
 from sweeps.trial import well_typed
 
 FILE = "study.json"
@@ -59,28 +60,52 @@ def refuse_differences(folder: Path, old: Definition, new: Definition, extend: b
     """Raise UserError with the first differences if a command is of another study, or does not only
     extend it."""
     differences = old.differences(new)
-    removals = {
-        key: explain_removal(old, new, key, partial(sweeps_line, folder=folder))
-        for key in differences
-    }
+    line = partial(sweeps_line, folder=folder)
+    removals = {key: explain_removal(old, new, key, line) for key in differences}
     if extend:
         differences = {key: difference for key, difference in differences.items() if removals[key]}
         if differences and FIXED not in removals.values():
-            raise UserError(next(filter(None, removals.values())))
+            raise UserError(str(next(filter(None, removals.values()))))
     if differences:
-        shown = "; ".join([*differences.values()][:5]) + " ..." * (len(differences) > 5)
-        restart = f"type the command that started the study: {resume_line(old, folder)}"
-        advice = f"1. choose {another_study(new, folder)},"
+        problem = _describe_differences(old, new, differences)
         if extend:
-            shown += f". {FIXED}"
-        if FIXED in removals.values():
-            advice += f" or 2. {restart}"
-        else:
-            to_extend = (
+            problem = f"{problem}. {FIXED.problem}"
+        advice = _advise_on_differences(folder, old, new, removals)
+        raise UserError(f"{problem}\nEither {advice}")
+
+
+def _describe_differences(old: Definition, new: Definition, differences: Mapping[str, str]) -> str:
+    """Return how a command differs from a study, or from its newest extension."""
+    shown = [*differences.values()][:5]
+    more = " ..." * (len(differences) > 5)
+    if not old.extended:
+        return f"study {new.name} was started with other values: {'; '.join(shown)}{more}"
+    values = [difference.rpartition(" was ")[0] for difference in shown]
+    extended = old.extended[-1]
+    return (
+        f"study {new.name} was extended by {extended.get('by')}: {extended.get('values')}. "
+        f"This command has {'; '.join(values)}{more}"
+    )
+
+
+def _advise_on_differences(
+    folder: Path, old: Definition, new: Definition, removals: Mapping[str, Removal | None]
+) -> str:
+    """Return what to type instead of a command that differs from a study: two or more options."""
+    event = "extended" if old.extended else "started"
+    options = [
+        f"choose {another_study(new, folder)}",
+        f"type the command that {event} the study: {resume_line(old, folder)}",
+    ]
+    removed = [*filter(None, removals.values())]
+    if FIXED not in removed:
+        if len(removed) < len(removals) or any(removal.adds for removal in removed):
+            options.append(
                 "to add values or trials, keep the earlier ones, and add hydra.sweeper.extend=true"
             )
-            advice += f" 2. {restart}, or 3. {to_extend}"
-        raise UserError(f"study {new.name} was started with other values: {shown}\nEither {advice}")
+        options += [f"to {removal.instead}" for removal in removed[:1] if removal.instead]
+    numbered = [f"{number}. {option}" for number, option in enumerate(options, 1)]
+    return f"{', '.join(numbered[:-1])}, or {numbered[-1]}"
 
 
 def refuse_foreign(folder: Path, line: str) -> None:

@@ -10,7 +10,7 @@ from sweeps.record.fold import VERSION, Fold, events_of_folders, trial_as_json
 from sweeps.record.journal import FILE, Event, Journal
 from sweeps.record.narrowed import narrow, with_size
 from sweeps.record.study import UNKNOWN, Added, StudySnapshot, TrialRecord, update_outside
-from sweeps.space.exclusion import Excluded
+from sweeps.space.exclusion import Excluded, Restored
 from sweeps.space.space import SearchSpace
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
@@ -30,6 +30,7 @@ class Record:
             changes=fold.changes,
             added=fold.added,
             excluded=fold.excluded,
+            restored=fold.restored,
             shared=fold.shared,
             open_numbers=fold.open_numbers,
             under_way=self._under_way,
@@ -85,6 +86,12 @@ class Record:
         """Record a condition on the points of the study's space that a person excludes."""
         event = {"op": "excluded", "name": excluded.name, "condition": excluded.text}
         self._append({**event, "by": excluded.by, "at": excluded.at})
+        self._fold.excluded[:] = with_size(self.study, space)
+
+    def restore(self, restored: Restored, space: SearchSpace) -> None:
+        """Record that a person removes an exclusion from the study."""
+        event = {"op": "restored", "name": restored.name, "condition": restored.text}
+        self._append({**event, "by": restored.by, "at": restored.at})
         self._fold.excluded[:] = with_size(self.study, space)
 
     def end(self, trial: TrialRecord) -> None:
@@ -158,4 +165,5 @@ def read(study: StudySnapshot) -> StudySnapshot:
         changes=tuple(fold.changes),
         added=tuple(fold.added),
         excluded=tuple(fold.excluded),
+        restored=tuple(fold.restored),
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from sweeps.analysis.no_result import explain_no_result
 from sweeps.base.files import CorruptFile, read_json
 from sweeps.base.secrets import mask_value, without_password
 from sweeps.base.wording import LONGEST, short, text
@@ -89,8 +90,9 @@ def _build_best(findings: Findings) -> Section:
     lines = [line] if line else []
     body = _render_best(findings) + parts_as_html([*lines, *notes.paragraphs(findings.notes)])
     if not body:
-        has_ended = findings.study.over()
-        body = Paragraph("No trial has a result." if has_ended else "No trial has ended yet.").html
+        reason, advice = explain_no_result(findings.study)
+        text = f"No trial has a result: {reason}. {advice}." if reason else "No trial has a result."
+        body = Paragraph(text if findings.study.over() else "No trial has ended yet.").html
     title = "Best configuration" if answer.best_configuration else "Best trial"
     return Section("Best trials" if answer.front else title, html=body, wide=False)
 

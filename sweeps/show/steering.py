@@ -30,6 +30,10 @@ def describe_steering(study: StudySnapshot, reads_trials: bool = True) -> list[s
     lines += [
         (excluded.at, f"{excluded.by} excluded {excluded.text}") for excluded in study.excluded
     ]
+    for restored in study.restored:
+        for excluded in restored.excluded:
+            lines.append((excluded.at, f"{excluded.by} excluded {excluded.text}"))
+        lines.append((restored.at, f"{restored.by} removed the exclusion of {restored.text}"))
     for trial in study.rows if reads_trials else ():
         newest = TrialFolder(trial.folder).newest() if trial.state is State.PRUNED else None
         if newest and (request := newest.stopped_by()):

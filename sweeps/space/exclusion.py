@@ -39,6 +39,17 @@ class Excluded:
     size: int | None = None
 
 
+@dataclass(frozen=True)
+class Restored:
+    """A person's request that points may be tried again which a person had excluded."""
+
+    name: str  # name of the request
+    text: str  # the condition of the exclusion
+    by: str
+    at: float
+    excluded: tuple[Excluded, ...] = ()  # the exclusions, once they are removed
+
+
 class Exclusion:
     """A condition on points. A comparison of a key that a point lacks is undecided, and excludes
     nothing."""
@@ -52,6 +63,8 @@ class Exclusion:
         self.equalities: list[tuple[str, Any]] = []
         # keys whose order with a number or with another key is compared
         self.ordered: list[str] = []
+        self.numbers: list[float] = []  # numbers that keys are compared with
+        self.relates_keys = False  # whether a key is compared with another key
         self.first_unknown = ""  # first name that is compared like a key, and is none
         try:
             if not isinstance(text, str):
@@ -93,6 +106,7 @@ class Exclusion:
         if order:
             self.ordered += filter(None, keys)
         has_keys_only = None not in keys[1:]
+        self.relates_keys |= keys[0] is not None and any(keys[1:])
         if keys[0] is None and not (has_keys_only and is_number(_literal(left))):
             self._note_unknown(_name(left))
         for other in () if has_keys_only else others:
@@ -123,6 +137,8 @@ class Exclusion:
         if key is not None:
             return operator.itemgetter(key)
         literal = _literal(node)
+        if is_number(literal):
+            self.numbers.append(literal)
         return lambda values: literal
 
 

@@ -1,6 +1,5 @@
 """The API of a task function: the trial that this process runs."""
 
-import difflib
 import math
 import operator
 import os
@@ -19,7 +18,7 @@ from sweeps.trial.checkpoints import assign_arrays as assign_arrays
 from sweeps.trial.checkpoints import newest_checkpoint as newest_checkpoint
 from sweeps.trial.checkpoints import put_checkpoint as put_checkpoint
 from sweeps.trial.confusion import Confusion
-from sweeps.trial.directions import natural_direction
+from sweeps.trial.directions import objective_words
 from sweeps.trial.folder import Note, TrialFolder
 from sweeps.trial.job import Objective, Outcome, State, Value
 from sweeps.trial.job import World as World
@@ -319,30 +318,13 @@ def read_objective(
     for name in objective.names:
         if is_required and name not in metrics:
             present = ", ".join(sorted(metrics)) or "nothing"
+            advice = f"Choose one of them: {objective_words(metrics, objective.names)}"
             raise MissingObjective(
-                f"the task {verb} no '{name}', which is the objective; it {verb} {present}. Choose"
-                f" one of them: {_typed_objective(metrics, objective.names)}"
+                f"the task {verb} no '{name}', which is the objective; it {verb} {present}."
+                f" {advice if metrics else f'Return it, with the key {name}'}"
             )
         if not math.isfinite(metrics.get(name, 0.0)):
             raise Diverged(
                 f"{name} is {metrics[name]}" + ("" if step is None else f" at step {step}")
             )
     return [metrics[name] for name in objective.names if name in metrics]
-
-
-def _typed_objective(metrics: Mapping[str, float], names: Sequence[str]) -> str:
-    """Return the words that choose metrics that exist, the closest for each name that is no
-    metric."""
-    others = [metric for metric in metrics if metric not in names]
-    chosen = []
-    for name in names:
-        word = name
-        if name not in metrics:
-            word = next(iter(difflib.get_close_matches(name, others, 1, 0.4) or others), "...")
-            others = [metric for metric in others if metric != word]
-        chosen.append(word)
-    if len(chosen) > 1:
-        return f"'hydra.sweeper.objective=[{','.join(chosen)}]'"
-    direction = natural_direction(chosen[0])
-    more = f" hydra.sweeper.direction={direction}" if direction else ""
-    return f"hydra.sweeper.objective={chosen[0]}{more}"

@@ -1,7 +1,9 @@
 """What the name of a metric tells: whether it improves upwards, as an accuracy, and whether it is
 from 0 to 1."""
 
+import difflib
 import re
+from collections.abc import Mapping, Sequence
 
 _HIGHER = """
 accuracy acc auc auroc auprc aucpr roc prauc rocauc f1 f1score f2 fbeta fscore precision ap map
@@ -53,6 +55,24 @@ def is_fraction(name: str) -> bool:
     return bool(words) and (
         words[-1].rstrip("0123456789") in _FRACTIONS.split() or words[-1].endswith("accuracy")
     )
+
+
+def objective_words(metrics: Mapping[str, float], names: Sequence[str]) -> str:
+    """Return the words that choose metrics that exist, the closest for each name that is no
+    metric."""
+    others = [metric for metric in metrics if metric not in names]
+    chosen = []
+    for name in names:
+        word = name
+        if name not in metrics:
+            word = next(iter(difflib.get_close_matches(name, others, 1, 0.4) or others), "...")
+            others = [metric for metric in others if metric != word]
+        chosen.append(word)
+    if len(chosen) > 1:
+        return f"'hydra.sweeper.objective=[{','.join(chosen)}]'"
+    direction = natural_direction(chosen[0])
+    more = f" hydra.sweeper.direction={direction}" if direction else ""
+    return f"hydra.sweeper.objective={chosen[0]}{more}"
 
 
 def _words_of(name: str) -> list[str]:

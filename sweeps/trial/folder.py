@@ -74,6 +74,20 @@ class TrialFolder:
     def checkpoint(self) -> Path:
         return self.path / "checkpoint"
 
+    def checkpointed_step(self) -> int | None:
+        """Return the last step that was reported before the newest checkpoint was written.
+
+        None without a report; also if an attempt began between the two, because such an attempt
+        does not report again what an earlier one reported.
+        """
+        written = max((file.stat().st_mtime for file in self.checkpoint.glob("*")), default=0.0)
+        lines = [line for line in self.read_metrics().values if line.time <= written]
+        if not lines:
+            return None
+        last = lines[-1]
+        begun = [attempt.began() or 0.0 for attempt in self.attempts()]
+        return None if any(last.time < began <= written for began in begun) else last.step
+
     def append_metrics(self, line: MetricsLine, name: str = METRICS) -> None:
         append_lines(self.path / name, [line.as_json()])
 

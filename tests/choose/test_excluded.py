@@ -13,7 +13,8 @@ from sweeps.choose.repeats import Seeds
 from sweeps.hydra.settings import SweeperConf
 from sweeps.record.narrowed import narrow
 from sweeps.record.study import Added
-from sweeps.space.exclusion import Excluded
+from sweeps.show.steering import describe_steering
+from sweeps.space.exclusion import Excluded, Restored
 from sweeps.space.space import SearchSpace
 from sweeps.study.plan.typed_space import refuse_narrowing
 from sweeps.trial.job import Point, State
@@ -138,6 +139,21 @@ def test_person_may_add_an_excluded_point(tmp_path: Path) -> None:
     assert resumed.study.added == (grid.study.added)
 
 
+@pytest.mark.parametrize("sampler", ["", "Random"])
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_points_of_a_removed_exclusion_are_tried(tmp_path: Path, sampler: str, is_killed: bool) -> None:
+    chosen = space("x=1,2,3,4")
+    opened = study(tmp_path, chosen, sampler, n_trials=4)
+    exclude(opened, "x<3")
+    assert len(opened.run(loss, most=1 if is_killed else 2)) == opened.study.total - is_killed
+    opened.record.restore(Restored("r.json", "x<3", "ada", 2.0), chosen)
+    opened = study(tmp_path, chosen, sampler, n_trials=4) if is_killed else opened
+    assert (opened.study.total, opened.study.excluded) == (4, [])
+    opened.run(loss)
+    assert {trial.params["x"] for trial in opened.trials} == {1, 2, 3, 4}
+    assert describe_steering(opened.study, False)[1].startswith("ada removed the exclusion of x<3 at ")
+
+
 @pytest.mark.parametrize(
     ("condition", "message"),
     [
@@ -147,11 +163,15 @@ def test_person_may_add_an_excluded_point(tmp_path: Path) -> None:
         ({"x": 1}, "'{'x': 1}' cannot be read.\nCompare swept keys"),
         ("x=9", "has x=9, which no trial has.\nChoose among: 1,2,3"),
         ("x>3", "exclude 'x>3': it holds for no point.\nCompare with values that are swept: x=1,2,3"),
+        ("x=0.5", "exclude 'x=0.5': x is continuous, so that a single value .*\nType a range, as in 'x > 0.5'"),
+        ("x>1.0", "exclude 'x>1.0': it holds for no point.\nCompare with values that are swept: x=interval"),
         ("x>1", "exclude 'x>1': no untried point is left.\nTo start no further trial, type: .* stop .*s"),
     ],
 )
 def test_wrong_conditions_are_refused(tmp_path: Path, condition: str, message: str) -> None:
-    grid = study(tmp_path, space("x=1,2,3"))
+    is_search = "0" in condition
+    chosen = space("x=interval(0,1)" if is_search else "x=1,2,3")
+    grid = study(tmp_path, chosen, "Random" if is_search else "", n_trials=3)
     grid.run(loss, most=1)
     with pytest.raises(UserError, match=message) as error:
         exclude(grid, condition)

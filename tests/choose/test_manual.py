@@ -14,6 +14,7 @@ from sweeps.choose import manual
 from sweeps.choose.repeats import Seeds
 from sweeps.record.definition import Definition
 from sweeps.record.study import Added, StudySnapshot, TrialRecord
+from sweeps.space.grammar import space_of
 from sweeps.trial.job import Outcome, Point, State
 from sweeps.trial.run.sent_job import Job
 from tests.study.conftest import MakeStudy
@@ -45,7 +46,8 @@ KEYS = ("lr", "batch_size", "+m.act", "beta under o=a", "beta under o=b")
     ],
 )
 def test_point_is_printed_as_typed(tmp_path: Path, text: str, point: Point) -> None:
-    file = manual.add_point(definition(*KEYS), summary(tmp_path), text)
+    space = space_of(dict.fromkeys(point, "1,2"))
+    (file,) = manual.add_points(definition(*KEYS), space, summary(tmp_path), [text])
     assert json.loads(file.read_text())["params"] == point
     assert manual.list_requests(tmp_path) == [file]
 
@@ -56,6 +58,9 @@ def test_point_is_printed_as_typed(tmp_path: Path, text: str, point: Point) -> N
         ("", "there are no values.\nType a value for each of: lr, batch_size, m.act, beta"),
         ("epochs=3", "study s does not sweep epochs.\nType a value for each of: lr"),
         ("lr=0.1 ld=0.1", "does not sweep ld"),
+        ("lr=0.1", "'lr=0.1' cannot be added without batch_size.\nType a value for each of: lr, batch_size$"),
+        ("lr=2 batch_size=1", "'lr=2 batch_size=1' was added already"),
+        ("lr=3 batch_size=1", "'lr=3 batch_size=1' was added already"),
         ("lr 0.1", "'lr 0.1' cannot be parsed: .*\nType key=value for each of: lr, batch_size, m.act, beta$"),
         ("lr='", "cannot be parsed: No closing quotation.\nType key=value for each of: lr"),
         ("lr=0.1,0.2", "lr=0.1,0.2: type a single value, as in lr=1"),
@@ -67,23 +72,24 @@ def test_point_is_printed_as_typed(tmp_path: Path, text: str, point: Point) -> N
 )
 def test_invalid_points_are_refused(tmp_path: Path, text: str, message: str) -> None:
     tried = TrialRecord(7, {"lr": 0.5, "batch_size": 2.0}, State.FAILED, tmp_path / "7")
+    space = space_of({"lr": "1,2", "batch_size": "1,2"})
     with pytest.raises(UserError, match=message) as error:
-        manual.read_request(
-            manual.add_point(definition(*KEYS), summary(tmp_path, tried), text),
-            Study(tmp_path, Clock(), "lr=1,2").space,
-        )
+        added = [Added("1.json", {"lr": 3, "batch_size": 1}, outside=True)]
+        study = replace(summary(tmp_path, tried), added=added)
+        manual.add_points(definition(*KEYS), space, study, ["lr=2 batch_size=1", text])
     assert len(str(error.value).splitlines()) <= 2
+    assert not manual.list_requests(tmp_path)
 
 
 def test_a_space_in_code_takes_no_points(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="the search space of study s is code"):
-        manual.add_point(definition("lr", custom="a.b"), summary(tmp_path), "lr=1")
+        manual.add_points(definition("lr", custom="a.b"), space_of({}), summary(tmp_path), ["lr=1"])
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"params": {"x": 1}, "by": "bob"}', "o is missing.\nType a value for each of: x, o"),
+        ('{"params": {"x": 1}, "by": "bob"}', "cannot be added without o.\nType a value for each of: x, o"),
         ('{"params": {"x": 1, "o": "a", "z": 3}, "by": "bob"}', "z does not exist with these values.\nRemove z"),
         ("{", "cannot be read"),
         ("", "cannot be read"),
@@ -244,9 +250,9 @@ def test_one_trial_is_ended(make_study: MakeStudy, clock: Clock, script: Script)
     if script is RUNNING:
         assert messages == ["trial 1 ends at its next report and counts as pruned"]
         assert done.states() == ["cancelled", "pruned"]
-    with pytest.raises(UserError, match=r"--trial 9: study s has no such trial\.\nNo trial is running"):
+    with pytest.raises(UserError, match=r"--trial 9: study s has no trial 9\.\nIt has 0 to 1"):
         manual.end_trials(done.summary, [9])
-    with pytest.raises(UserError, match=r"--trial 0: the trial is (cancelled|failed)"):
+    with pytest.raises(UserError, match=r"--trial 0: trial 0 (has ended|does not run) \((cancelled|failed)\)"):
         manual.end_trials(done.summary, [0])
 
 
@@ -289,9 +295,3 @@ def test_end_of_a_search_is_printed_after_earlier_starts(make_study: MakeStudy, 
     done = study.drive(FakeLauncher(by_trial(trains(9), t0=returns_x), clock, slots=2))
     end = next(i for i, line in enumerate(done.lines) if line.startswith("Search finished"))
     assert not any("started" in line for line in done.lines[end:])
-
-
-def test_queued_added_trial_is_not_added_twice(tmp_path: Path) -> None:
-    study = replace(summary(tmp_path), added=[Added("1.json", {"x": 1}, outside=False)])
-    with pytest.raises(UserError, match="'x=1' was added already"):
-        manual.add_point(definition("x"), study, "x=1")

@@ -212,6 +212,9 @@ def test_study_without_an_objective_has_a_report(tmp_path: Path) -> None:
     assert "<b>4</b> completed" in page
     assert "No trial has a result." in page
     assert "Best" not in report.markdown(summary)
+    metrics = Outcome(State.COMPLETED, metrics={"acc": 0.5})
+    summary = with_trials(summary, *(replace(row, attempts=(metrics,)) for row in summary.rows))
+    assert "No trial has a result: its trials return acc, and not " in report.write(summary).read_text()
     with (tmp_path / tables.CSV).open(newline="") as file:
         assert [line["state"] for line in csv.DictReader(file)] == ["completed"] * 4
 

@@ -16,7 +16,7 @@ from sweeps.record.driver_status import DriverStatus
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.show.findings import Findings
 from sweeps.show.terminal.lines import View, escape_unencodable, tally
-from sweeps.show.terminal.status import _explain_wait, show_status
+from sweeps.show.terminal.status import show_status
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 
@@ -182,12 +182,6 @@ def test_note_is_printed_once_for_all_trials(view: View) -> None:
         assert output(view).splitlines() == ["9 pending: Priority"]
 
 
-def test_queued_slurm_trials_are_not_reported_as_importing() -> None:
-    outage = "SLURM accepts no jobs now: Unable to contact slurm controller"
-    assert _explain_wait(DriverStatus(0, full=True, notes=(outage,)), driver=True, jobs=True) == f": {outage}"
-    assert "importing" in _explain_wait(DriverStatus(0, full=True), driver=True, jobs=False)
-
-
 @pytest.mark.parametrize(
     ("status", "driver", "reason"),
     [
@@ -195,6 +189,12 @@ def test_queued_slurm_trials_are_not_reported_as_importing() -> None:
         (DriverStatus(1, False), "process 1", "3 queued: the next trial is being prepared"),
         (DriverStatus(1, True, "max_hours=1 is spent"), "process 1", "3 queued; none can start: max_hours=1 is spent"),
         (None, "process 1", "3 queued: the driver is starting"),
+        (
+            DriverStatus(0, True, notes=("SLURM accepts no jobs now",)),
+            "process 1",
+            "3 queued: SLURM accepts no jobs now",
+        ),
+        (DriverStatus(0, True), "process 1", "3 queued: importing the modules that all trials share"),
         (None, "", "3 queued; none can start: no driver runs the study"),
         (
             DriverStatus(0, False, "interrupted"),
@@ -231,7 +231,7 @@ def test_started_trials_are_printed_in_numerical_order(monkeypatch: pytest.Monke
 
     def start(number: int) -> None:
         rows[number] = row(number, State.RUNNING)
-        view.started(rows[number], study)
+        view.started(rows[number], "started", study)
 
     start(1)
     assert output(view) == ""

@@ -68,6 +68,8 @@ def test_differences_of_long_values_are_shown() -> None:
         ([], {"config": {"model": {"hidden": [64]}}}, "model.hidden=[64] was [64,32]"),
         ([], {"config": {"new": {"a": "b c"}}}, "new.a=b c was (nothing)"),
         ([], {"n_trials": 2}, "n_trials=2 was None"),
+        ([], {"n_trials": 1}, "or 3. to start no further trial: sweepyard stop "),
+        (["x=2,3"], {}, "or 4. to try it no further: sweepyard exclude "),
         ([], {"direction": "maximize"}, "direction=maximize was minimize"),
         ([], {"objective": "loss"}, "objective=loss was None"),
         ([], {"sampler": SEARCH["sampler"]}, 'sampler={"_target_": "optuna.samplers.TPESampler"} was null'),
@@ -86,7 +88,7 @@ def test_another_study_is_refused_with_the_differences(
     assert shown in str(caught.value)
     assert re.search("Either 1. choose another hydra.sweeper.study_name, (or )?2. type the command", str(caught.value))
     if "hydra.sweeper.extend=true" not in str(caught.value):
-        with pytest.raises(UserError, match="Fixed values cannot change"):
+        with pytest.raises(UserError, match=r"Fixed values cannot change|: study s has "):
             write_or_check(tmp_path, make(*lines, **changes), extend=True)  # type: ignore[arg-type]
     assert (tmp_path / "study.json").read_bytes() == before
 
@@ -183,6 +185,10 @@ def test_values_that_an_extension_may_add(
     assert len(written.extended) == 1
     write_or_check(tmp_path, new, extend=True)
     assert read(tmp_path).extended == written.extended
+    with pytest.raises(
+        UserError, match=r"was extended by .* This command has .*\nEither .* 2. type the command that ext"
+    ):
+        write_or_check(tmp_path, make(*before, n_trials=n_trials, **first), extend=False)  # type: ignore[arg-type]
 
 
 TO_EXCLUDE = "sweepyard exclude study --root {root}"

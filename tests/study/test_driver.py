@@ -365,7 +365,7 @@ def test_infeasible_trials_are_retried_on_request(
     Limited.most = 9
     assert states(run(launcher, sweep="x=1,2,3,4,5")) == states(extended)
     resume("--retry", "infeasible", "--trials", "3")
-    with pytest.raises(UserError, match="was started with other values"):
+    with pytest.raises(UserError, match=r"was extended by .* has x=1,2,3,4,6"):
         run(launcher, sweep="x=1,2,3,4,6")
     assert states(run(launcher, sweep="x=1,2,3,4,5")) == states(extended)  # because a refused command records nothing
     resume("--retry", "infeasible", "--trials", "3")

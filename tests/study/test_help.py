@@ -167,4 +167,5 @@ def test_comments_of_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_how_many_run_at_a_time_and_why(config: Compose, words: tuple[str, ...], text: str) -> None:
-    assert sweeps_help.at_once(config(*words)).startswith(text)
+    assert sweeps_help.at_once(composed := config(*words), 300).startswith(text)
+    assert text[:6] != "Trials" or sweeps_help.at_once(composed, 1).startswith("Trials at a time: 1 (all that are")

@@ -183,7 +183,7 @@ def test_a_folder_that_is_gone_when_its_trial_ends(make_study: MakeStudy, clock:
 def test_a_log_that_cannot_be_read_is_not_shown(make_study: MakeStudy, clock: Clock) -> None:
     def fails(job: Job) -> Acts:
         begin(job)
-        job.attempt_folder.log.write_text("what it said")
+        job.attempt_folder.log.write_text('    it()\n    ^^^^\n  File "a.py", line 1\nwhat it said')
         yield
         return Outcome(State.FAILED, f"too large by {'abc'[job.number]}")
 
@@ -192,7 +192,7 @@ def test_a_log_that_cannot_be_read_is_not_shown(make_study: MakeStudy, clock: Cl
     with disk_that_fails(lambda path: path == hidden and not launcher.acting, errno.EIO):
         out = study.drive(launcher).out
     assert f"trial 0 failed: too large by a   (x=1)\n    whole log: {hidden}" in out
-    assert "trial 1 failed: too large by b   (x=2)\n    what it said" in out
+    assert 'trial 1 failed: too large by b   (x=2)\n      File "a.py", line 1\n    what it said' in out
 
 
 def test_missing_disk_is_reported_on_loss_and_return(make_study: MakeStudy, clock: Clock) -> None:
@@ -621,6 +621,7 @@ def test_next_driver_adopts_running_jobs_and_resumes_the_rest(
     assert [study.steps(number) for number in range(5)] == [[0, 1, 2, 3]] * 5
     second = [number for number, attempt in launcher.submitted if attempt == 2]
     assert second == ([] if survives else [0, 1, 2])
+    assert f"trial 1 {'still runs   x=1' if survives else 'resumed from '}" in done.out
     if not survives:
         assert study.trial(0).ends()[0].error == "it ended with its driver"
 

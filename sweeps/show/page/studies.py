@@ -10,10 +10,10 @@ from statistics import fmean
 from omegaconf import DictConfig
 
 from sweeps.analysis.comparison import LEVEL, Difference, holm, welch
+from sweeps.analysis.no_result import no_result_error
 from sweeps.base.errors import UserError
 from sweeps.base.wording import LONGEST, duration, mean_text, short, text
 from sweeps.record.study import StudySnapshot, TrialRecord, parameters
-from sweeps.record.study_file import sweeps_line
 from sweeps.record.trial_config import read_config, repeated_settings, settings
 from sweeps.show.findings import Findings
 from sweeps.show.tables import Table, build, without_empty_columns
@@ -131,10 +131,8 @@ def compare(studies: Mapping[str, StudySnapshot]) -> list[ComparedStudy]:
     check_objectives(studies)
     for label, study in studies.items():
         if not any(trial.result for trial in study.rows):
-            raise UserError(
-                f"study {label}: none of its {len(study.rows)} trials has a result.\n"
-                f"Leave it out, or see why: {sweeps_line('status', study.folder)}"
-            )
+            problem = f"study {label}: none of its {len(study.rows)} trials has a result"
+            raise no_result_error(study, problem, "Leave it out. ")
     return [
         ComparedStudy(label, Findings(study, reads_all=False)) for label, study in studies.items()
     ]

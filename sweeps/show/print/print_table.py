@@ -8,10 +8,11 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from sweeps.analysis.comparison import interval
+from sweeps.analysis.no_result import no_result_error
 from sweeps.base.errors import UserError
 from sweeps.base.wording import printable, text, without_noise
 from sweeps.hydra.near import advise_names
-from sweeps.record.study import StudySnapshot, TrialRecord, parameters
+from sweeps.record.study import TrialRecord, parameters
 from sweeps.record.study_file import sweeps_line
 from sweeps.show import notes
 from sweeps.show.figures.classes import build_columns
@@ -68,7 +69,7 @@ def render_table(findings: Findings, columns: Sequence[str], style: str) -> str:
     study = findings.study
     groups = _groups(findings)
     if not groups:
-        raise _no_result(study)
+        raise no_result_error(study, f"study {study.name}: no trial has a result")
     constants = notes.numbers(findings.notes)
     header, *lines = raw_table(study, constants)
     cells_of = {line[0]: dict(zip(header, line, strict=True)) for line in lines}
@@ -84,11 +85,6 @@ def render_table(findings: Findings, columns: Sequence[str], style: str) -> str:
 def _column(name: str, rows: Sequence[Sequence[Mapping[str, Any]]], is_param: bool) -> list[_Cell]:
     """Return the cell of a column in each row, from the cells of the row's trials."""
     return [_cell(name, [cells[name] for cells in row], is_param) for row in rows]
-
-
-def _no_result(study: StudySnapshot) -> UserError:
-    reason = f"Show the reason: {sweeps_line('status', study.folder)}"
-    return UserError(f"study {study.name}: no trial has a result.\n{reason}")
 
 
 def _render(table: Mapping[str, Sequence[_Cell]], style: str) -> str:

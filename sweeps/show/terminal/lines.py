@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from io import TextIOWrapper
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -20,6 +20,7 @@ from rich.progress import BarColumn, Progress, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from sweeps.analysis.no_result import explain_no_result
 from sweeps.base.errors import Outage
 from sweeps.base.files import last_lines
 from sweeps.base.wording import counted, one_line, printable
@@ -38,6 +39,8 @@ _FEW = 6
 _MANY = 10
 _WIDE = 160  # characters in a line of a file or a pipe
 _LINE = 500  # characters in a line of a log
+_FRAME = '  File "'  # the first line of a frame in a traceback
+_INSIDE_FRAME = "    "  # a line of source or of marks below it
 _START_ORDER_S = 10.0  # because a trial that starts later than that waits in a queue of SLURM
 
 
@@ -73,8 +76,8 @@ class View:
         # number of the first trial with a failure signature
         self._first_failures: dict[tuple[str, str], int] = {}
         self._outages: dict[str, Outage] = {}
-        # time and trial of start lines not yet printed
-        self._started: dict[int, tuple[float, TrialRecord]] = {}
+        # time and text of start lines not yet printed, by trial
+        self._started: dict[int, tuple[float, str]] = {}
 
     def say(self, text: str) -> None:
         """Print a text, if it is not empty, without passwords and control characters."""
@@ -129,6 +132,9 @@ class View:
             completed = findings.study.count(State.COMPLETED)
             self.say(f"best of {counted(completed, 'completed trial')}")
             self.show(findings.table(findings.top[:10]), "right")
+        reason, advice = explain_no_result(findings.study)
+        if reason and not findings.study.bad():  # because an error is printed by itself
+            self.say(f"no trial has a result: {reason}. {advice}")
         if findings.front:
             self.say(f"Pareto front: {counted(len(findings.front), 'trial')}")
 
@@ -141,15 +147,16 @@ class View:
         # Because SLURM's answer was printed when it came, and no log shows more of it.
         if first.state is State.REFUSED and first.failure_signature in self._first_failures:
             error = "for the reason above"
-        numbers = _join([trial.number for trial in trials])
+        numbers = join_numbers([trial.number for trial in trials])
         noun = "trials" if len(trials) > 1 else "trial"
         return f"{noun} {numbers} {first.state}: {error}{path}"
 
-    def started(self, trial: TrialRecord, study: StudySnapshot) -> None:
-        """Print a line for a trial that has started, in the order of numbers: see
-        `_print_started`."""
+    def started(self, trial: TrialRecord, how: str, study: StudySnapshot) -> None:
+        """Print a line for a trial that has started, or goes on, as `how` says, in the order of
+        numbers: see `_print_started`."""
         if not self.console.is_terminal:
-            self._started[trial.number] = time.monotonic(), trial
+            line = f"trial {trial.number} {how}{_params(trial)}"
+            self._started[trial.number] = time.monotonic(), line
             self._print_started(study)
 
     def _print_started(self, study: StudySnapshot) -> None:
@@ -157,10 +164,10 @@ class View:
         lower numbers."""
         pending = [number for number in study.under_way if study.rows[number].state is State.QUEUED]
         first_pending = min(pending, default=math.inf)
-        for number, (started, trial) in sorted(self._started.items()):
+        for number, (started, line) in sorted(self._started.items()):
             if number < first_pending or time.monotonic() - started > _START_ORDER_S:
                 del self._started[number]
-                self.say(f"trial {number} started{_params(trial)}")
+                self.say(line)
 
     def ended(self, trial: TrialRecord, study: StudySnapshot) -> None:
         """Print a line for a trial that has ended.
@@ -333,7 +340,8 @@ def _params(trial: TrialRecord) -> str:
     return f"   {trial.name}" if trial.params else ""
 
 
-def _join(numbers: Sequence[int]) -> str:
+def join_numbers(numbers: Sequence[int]) -> str:
+    """Return the first numbers, and how many more there are."""
     more = f" and {len(numbers) - _MANY} more" if len(numbers) > _MANY else ""
     return ", ".join(map(str, numbers[:_MANY])) + more
 
@@ -345,9 +353,17 @@ def _log_of(trial: TrialRecord) -> Path | None:
 
 
 def _log_end(trial: TrialRecord) -> str:
+    """Return the last lines of a trial's log, those of a traceback without half a frame."""
     log = _log_of(trial)
-    lines = [*(line[:_LINE] for line in last_lines(log, 5)), f"whole log: {log}"] if log else []
-    return "".join(f"\n    {line}" for line in lines)
+    if log is None:
+        return ""
+    lines = last_lines(log, 5)
+    half = [*takewhile(lambda line: line.startswith(_INSIDE_FRAME), lines)]
+    rest = lines[len(half) :]
+    if half and rest and (rest[0].startswith(_FRAME) or not half[-1].strip(" ^~")):
+        lines = rest
+    shown = [*(line[:_LINE] for line in lines), f"whole log: {log}"]
+    return "".join(f"\n    {line}" for line in shown)
 
 
 def requests_table(requests: Sequence[Request]) -> Table:

@@ -13,7 +13,7 @@ from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.record.trial_config import read_launcher
 from sweeps.show import steering
 from sweeps.show.findings import count_states
-from sweeps.show.terminal.lines import View, format_counts, format_metrics
+from sweeps.show.terminal.lines import View, format_counts, format_metrics, join_numbers
 from sweeps.trial.job import State
 from sweeps.trial.metrics import METRICS, MetricsLine
 
@@ -27,11 +27,14 @@ def show_status(
     """Print the state of a study. `jobs` describes its SLURM jobs; both drivers are empty if there
     is none."""
     view = View()
+    begun = ""
     if not (driver or jobs):  # because a trial without a driver and a job does not run
+        begun = _describe_begun(study)
         study = replace(study, rows=[_as_queued(trial) for trial in study.rows])
     status = driver_status.read(study.folder)
     counts = count_states(study)
     view.say(_describe_progress(study, counts))
+    view.say(begun)
     view.say(f"driver: {driver or next_driver or 'none'}")
     if driver:
         view.say(_describe_slots(status))
@@ -47,6 +50,21 @@ def show_status(
 
 def _as_queued(trial: TrialRecord) -> TrialRecord:
     return replace(trial, state=State.QUEUED) if trial.state is State.RUNNING else trial
+
+
+def _describe_begun(study: StudySnapshot) -> str:
+    """Return which queued trials of a study without a driver have begun; empty if there are
+    none."""
+    begun = [
+        trial.number
+        for trial in study.rows
+        if trial.state is State.RUNNING or (trial.state is State.QUEUED and trial.attempts)
+    ]
+    if not begun or study.done:
+        return ""
+    if len(begun) == 1:
+        return f"trial {begun[0]} had begun, and resumes with the study"
+    return f"trials {join_numbers(begun)} had begun, and resume with the study"
 
 
 def _describe_progress(study: StudySnapshot, counts: Mapping[str, int]) -> str:

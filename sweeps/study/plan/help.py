@@ -84,9 +84,9 @@ def descriptions(kind: type) -> dict[str, str]:
     return texts
 
 
-def at_once(config: DictConfig) -> str:
-    """Return how many trials of this configuration run at a time, and why; empty for a foreign
-    launcher."""
+def at_once(config: DictConfig, planned: int | None = None) -> str:
+    """Return how many trials of this configuration run at a time, at most all that are `planned`,
+    and why; empty for a foreign launcher."""
     kind = OmegaConf.get_type(config.hydra.launcher)
     try:
         if kind is LocalLauncherConf:
@@ -106,7 +106,13 @@ def at_once(config: DictConfig) -> str:
         return str(error)
     is_ours = OmegaConf.get_type(config.hydra.sweeper) is SweeperConf
     limit = config.hydra.sweeper.get("n_jobs") if is_ours else None
-    if limit is not None and limit < count:
+    most = min(count, limit or count)
+    if planned is not None and planned <= most:
+        return (
+            f"Trials at a time: {planned} (all that are planned). There is room for {count}:"
+            f" {reason}"
+        )
+    if most < count:
         return (
             f"Trials at a time: {limit} (hydra.sweeper.n_jobs). There is room for {count}: {reason}"
         )

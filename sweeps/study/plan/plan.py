@@ -102,7 +102,7 @@ class Plan:
             view.say(line)
         view.console.print(requests_table(self.requests))
         view.say(measured_price(self.requests, self.settings, self.folder))
-        for line in (cost(self.requests), at_once(self.config), *self.launcher.preview()):
+        for line in (cost(self.requests), at_once(self.config, planned), *self.launcher.preview()):
             view.say(line)
 
 

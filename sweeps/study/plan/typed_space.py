@@ -3,10 +3,10 @@
 import math
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain
 
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
@@ -23,12 +23,12 @@ from sweeps.record.study_file import sweeps_line
 from sweeps.space.exclusion import SETTING, is_number
 from sweeps.space.grammar import parse, parse_condition
 from sweeps.space.space import Choice, Condition, Interval, Parameter, SearchSpace, is_grid, text_of
+from sweeps.space.unused import unused_exclusions
 from sweeps.space.written_space import words_of, words_of_grid
 from sweeps.study.plan.compose import Composer
 from sweeps.study.plan.listed_points import read_listed
 from sweeps.trial.job import Point
 
-_MOST_COMPARED = 10_000  # points with which each condition is compared
 _MOST_COMPOSED = 50  # choices of a parameter that are composed to find those that have a key
 
 Check = Callable[[Point], object]
@@ -84,7 +84,7 @@ def read_space(
 
 def _notes_on(space: SearchSpace, conditional: Mapping[Condition, Sequence[Override]]) -> list[str]:
     """Return what of the conditions has no effect in the search space."""
-    unused = _unused_exclusions(space)
+    unused = unused_exclusions(space)
     notes = [f"{SETTING}: '{text}' holds for no point of the search space" for text in unused]
     used = {(parameter.key, parameter.condition) for parameter in space.parameters}
     for condition, overrides in conditional.items():
@@ -150,18 +150,6 @@ def _texts_of(swept: Sequence[Parameter]) -> list[str]:
     return [*map(text_of, chain(*choices))]
 
 
-def _unused_exclusions(space: SearchSpace) -> Iterator[str]:
-    """Yield the conditions that exclude no point of a space whose points are few enough to
-    compare."""
-    if not space.excluded or any(isinstance(parameter, Interval) for parameter in space.parameters):
-        return
-    points = list(islice(replace(space, excluded=()).all_points(), _MOST_COMPARED))
-    for exclusion in space.excluded if len(points) < _MOST_COMPARED else ():
-        alone = replace(space, excluded=(exclusion,))
-        if not any(alone.excludes(point) for point in points):
-            yield exclusion.text
-
-
 def _refuse_untried(space: SearchSpace, config: DictConfig) -> None:
     """Raise UserError if a search never tries a point of the grids, because a sampler gives each
     key a value."""
@@ -196,7 +184,8 @@ def refuse_narrowing(condition: str, space: SearchSpace, study: StudySnapshot) -
     # because earlier conditions were accepted
     alone = replace(narrowed, excluded=narrowed.excluded[-1:])
     _refuse_exclusions(alone)
-    if condition in _unused_exclusions(alone):
+    if condition in unused_exclusions(alone):
+        _refuse_single_values(alone)
         swept = " ".join(f"{parameter.key}={parameter.typed}" for parameter in space.parameters)
         raise UserError(
             f"exclude '{condition}': it holds for no point.\nCompare with values that are swept:"
@@ -207,6 +196,20 @@ def refuse_narrowing(condition: str, space: SearchSpace, study: StudySnapshot) -
         if has_untried(space, study):
             advice = f"To start no further trial, type: {sweeps_line('stop', study.folder)}"
         raise UserError(f"exclude '{condition}': no untried point is left.\n{advice}")
+
+
+def _refuse_single_values(space: SearchSpace) -> None:
+    """Raise UserError if the condition of a space compares an interval with a single value."""
+    (exclusion,) = space.excluded
+    for parameter in space.parameters:
+        key = parameter.key.lstrip("+")
+        for compared, value in exclusion.equalities:
+            if compared == key and isinstance(parameter, Interval) and not parameter.whole:
+                sign = ">" if value < parameter.high else "<"
+                raise UserError(
+                    f"exclude '{exclusion.text}': {key} is continuous, so that a single value"
+                    f" excludes nothing.\nType a range, as in '{key} {sign} {value}'"
+                )
 
 
 def _value_of(key: str, config: DictConfig) -> str | None:

@@ -1,10 +1,12 @@
 """One attempt at a trial, as its driver sees it: its progress, and whether another attempt
 follows."""
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from sweeps.base.wording import counted
 from sweeps.record.study import TrialRecord
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.run.sent_job import Job
 
@@ -26,11 +28,17 @@ class Attempt:
     unreadable_since: float = 0.0  # seconds since 1970
     pause_step: int | None = None  # the step after whose report it pauses
     adopted: bool = False  # whether an earlier driver submitted it
+    how: str = "started"  # how it starts, in words
 
     @property
     def is_queued(self) -> bool:
         """Return whether the attempt has not started."""
         return self.started_at is None
+
+    def describe_start(self) -> str:
+        """Return how the attempt has started, or goes on, in words."""
+        is_older = self.adopted and self.started_at and self.started_at < self.queued_at
+        return "still runs" if is_older else self.how
 
     def make_folder(self, idle_slot_s: float, launcher: str) -> None:
         """Make the attempt's folder, unless it has one. Raises OSError if the disk cannot be
@@ -40,6 +48,8 @@ class Attempt:
                 self.queued_at, self.job.request, idle_slot_s, launcher, self.pause_step
             )
             self.job = replace(self.job, attempt=folder.number)
+            with suppress(OSError):  # because the trial can run without these words
+                self.how = _describe_resumption(self.job.folder, folder.number)
 
     def cancel(self) -> str:
         """Request that the attempt ends after its epoch. Return the problem if the request cannot
@@ -49,6 +59,17 @@ class Attempt:
         except OSError as error:
             return f"trial {self.trial.number}: the request to stop cannot be written: {error}"
         return ""
+
+
+def _describe_resumption(trial: TrialFolder, attempt: int) -> str:
+    """Return how an attempt that has not begun is going to start, in words. Raises OSError if a
+    file cannot be read."""
+    if all(earlier.began() is None for earlier in trial.attempts()):
+        return "started"
+    if not any(trial.checkpoint.glob("*")):
+        return f"begins again, in attempt {attempt}"
+    step = trial.checkpointed_step()
+    return f"resumed from {'its checkpoint' if step is None else f'step {step}'}"
 
 
 def may_resume(outcomes: list[Outcome], max_attempts: int, max_timeouts: int | None) -> bool:

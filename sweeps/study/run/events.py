@@ -10,9 +10,10 @@ from sweeps.trial.job import Outcome
 
 @dataclass(frozen=True)
 class Started:
-    """A trial has started."""
+    """A trial has started, or goes on."""
 
     trial: TrialRecord
+    how: str = "started"  # "resumed from step 4", if it is not its first attempt
 
 
 @dataclass(frozen=True)

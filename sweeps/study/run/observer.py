@@ -45,7 +45,7 @@ class Observer:
         events: list[Event] = []
         try:
             if attempt.is_queued and self._has_started(attempt):
-                events.append(Started(attempt.trial))
+                events.append(Started(attempt.trial, attempt.describe_start()))
             folder = attempt.job.folder
             reader = self._readers.setdefault(attempt.trial.number, MetricsReader(folder))
             lines = reader.unread()

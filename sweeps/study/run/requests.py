@@ -12,9 +12,9 @@ from sweeps.choose import manual
 from sweeps.choose.repeats import Seeds
 from sweeps.record.extension import user_name
 from sweeps.record.narrowed import narrow
-from sweeps.record.study import Added
+from sweeps.record.study import Added, StudySnapshot
 from sweeps.record.writer import Record
-from sweeps.space.exclusion import Excluded
+from sweeps.space.exclusion import Excluded, Restored
 from sweeps.space.space import SearchSpace
 from sweeps.study.plan.points import Points
 from sweeps.study.plan.typed_space import refuse_narrowing
@@ -27,6 +27,15 @@ def request_retries(folder: Path, numbers: Sequence[int], longer: Sequence[str] 
     `longer`. A driver that is refused records nothing."""
     request = {"study": str(folder), "trials": list(numbers), "longer": list(longer)}
     os.environ[_RETRIES] = json.dumps(request)
+
+
+def _recorded(study: StudySnapshot) -> set[str]:
+    """Return the names of the requests that the journal has."""
+    names = {added.name for added in study.added}
+    names |= {excluded.name for excluded in study.excluded}
+    for restored in study.restored:
+        names |= {restored.name, *(excluded.name for excluded in restored.excluded)}
+    return names
 
 
 @dataclass
@@ -80,17 +89,17 @@ class Requests:
         What others requested is left to `take`, because this user cannot correct it.
         """
         for file in self._list():
+            if manual.requester(file) != user_name():
+                continue
             try:
                 request = manual.read_request(file, self.space, self.seeds)
-            except (UserError, OSError):
-                continue
-            if not isinstance(request, Added) or request.by != user_name():
-                continue
-            try:
-                self.points.check(request.params)
+                if isinstance(request, Added):
+                    self.points.check(request.params)
             except UserError:
                 file.unlink(missing_ok=True)
                 raise
+            except OSError:
+                continue
         for line in self._take_lines():
             print(line)
 
@@ -117,9 +126,8 @@ class Requests:
     def _take(self, file: Path, record: Record) -> None:
         """Record or refuse one request."""
         try:
-            names = {added.name for added in record.study.added}
-            names |= {excluded.name for excluded in record.study.excluded}
-            request = None if file.name in names else self._read(file, record)
+            is_recorded = file.name in _recorded(record.study)
+            request = None if is_recorded else self._read(file, record)
         except OSError as error:
             self._name(f"a request cannot be read, and is taken once it can: {error}")
             return
@@ -129,15 +137,17 @@ class Requests:
 
         if isinstance(request, Added):
             record.add(request)
-        elif request:
+        elif isinstance(request, Excluded):
             record.exclude(request, self.space)
+        elif request:
+            record.restore(request, self.space)
         try:
             file.unlink(missing_ok=True)
         except OSError as error:
             self._left.add(file.name)
             self._name(f"a request was taken, but its file cannot be deleted: {error}")
 
-    def _read(self, file: Path, record: Record) -> Added | Excluded:
+    def _read(self, file: Path, record: Record) -> Added | Excluded | Restored:
         """Return a request that the study can do. Raises UserError, and OSError if it cannot be
         read now."""
         space = narrow(self.space, record.study.excluded)
@@ -145,8 +155,10 @@ class Requests:
         if isinstance(request, Added):
             manual.refuse_duplicate(request.params, record.trials, record.study.added)
             self.points.check(request.params)
-        else:
+        elif isinstance(request, Excluded):
             refuse_narrowing(request.text, space, record.study)
+        else:
+            manual.refuse_restoring(request.text, record.study)
         return request
 
     def _refuse(self, file: Path, error: UserError) -> None:

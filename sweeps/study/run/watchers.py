@@ -53,8 +53,8 @@ class Watchers:
             match event:
                 case Note(text):
                     self.view.say(text)
-                case Started(trial):
-                    self.view.started(trial, study)
+                case Started(trial, how):
+                    self.view.started(trial, how, study)
                 case Retried(number, outcome):
                     reason = f"trial {number} {outcome.state}: {one_line(outcome.error)}"
                     self.view.say(f"{reason}; retried in a new attempt")
