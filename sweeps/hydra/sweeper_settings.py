@@ -111,9 +111,9 @@ class SweeperConf(OfSweepers):
     may_change: list[str] = field(default_factory=list)
     """Keys with which the study may resume changed, because no result of a trial that ended depends
     on them: paths, numbers of workers."""
-    start: list[dict[str, Any]] = field(default_factory=list)
-    """Warm start: points to try first: '[{lr: 0.001, batch_size: 64}]'. The sampler chooses any
-    omitted params."""
+    start: Any = field(default_factory=list)
+    """Warm start: points to try first: '[{lr: 0.001, batch_size: 64}]', or a CSV file's path. The
+    sampler chooses any omitted params."""
     learn_from: list[str] = field(default_factory=list)
     """Warm start: earlier studies whose trials the sampler uses, by name (beside this study's
     folder) or by path."""

@@ -127,7 +127,7 @@ def test_wrong_tables_are_refused(tmp_path: Path, content: str) -> None:
 
 def test_search_has_no_listed_points() -> None:
     settings = SweeperConf(points=[{"a": 1}], sampler={"_target_": "optuna.samplers.TPESampler"})
-    with pytest.raises(UserError, match=r"a search chooses its points\.\nUse hydra\.sweeper\.start"):
+    with pytest.raises(UserError, match=r"a search chooses its points\.\nTo .*: .hydra\.sweeper\.start=\[\{a:1\}\]"):
         read_listed(settings, Composer(), space("a=1,2"))  # type: ignore[arg-type]
 
 

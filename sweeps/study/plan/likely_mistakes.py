@@ -3,14 +3,19 @@
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 from omegaconf import DictConfig, OmegaConf
 
 from sweeps.base.errors import UserError
 from sweeps.base.wording import counted
+from sweeps.hydra.mistakes import advise_sweep
 from sweeps.hydra.settings import SweeperConf
 from sweeps.hydra.sweeper_settings import target_of
+from sweeps.hydra.units import range_of
+from sweeps.space.exclusion import is_number
 from sweeps.space.space import Choice, Interval, Parameter, SearchSpace, is_grid
+from sweeps.study.plan.compose import Composer
 from sweeps.study.run.choosing import total
 
 
@@ -19,7 +24,7 @@ def likely_mistakes(
     space: SearchSpace,
     config: DictConfig,
     words: Sequence[str],
-    options: Callable[[str], Sequence[str]],
+    composer: Composer,
 ) -> Iterator[str]:
     """Yield settings that likely mean something else, such as a value typed twice, or more trials
     than points."""
@@ -27,7 +32,8 @@ def likely_mistakes(
     yield from _far_target(settings)
     yield from _ranges_of_one(words)
     yield from _replaced_words(words)
-    yield from _joined_choices(words, options)
+    yield from _joined_choices(words, composer.options)
+    yield from ranges_as_texts(space, composer)
     for parameter in space.parameters:
         if problem := _decimal_comma(parameter, config):
             yield problem
@@ -133,3 +139,16 @@ def _joined_choices(words: Sequence[str], options: Callable[[str], Sequence[str]
         if is_list and not key.startswith("hydra/") and options(key):
             sweep = f"{key}={value.strip('[] ')}"
             yield f"{word} is one choice, of all these files. To sweep them, type: {sweep}"
+
+
+def ranges_as_texts(space: SearchSpace, composer: Composer) -> Iterator[str]:
+    """Yield the typed ranges such as 10..20 that are texts, of keys whose values are numbers."""
+    for word in space.fixed:
+        key, _, value = word.partition("=")
+        if not range_of(value):
+            continue
+        others = [other for other in space.fixed if other != word]
+        with suppress(UserError):
+            config = composer.compose(others, 0)
+            if is_number(OmegaConf.select(config, key, throw_on_resolution_failure=False)):
+                yield f"{word} is a text. {advise_sweep(key, value, config)}"

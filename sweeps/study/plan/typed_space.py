@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 
 from hydra.core.override_parser.types import Override
@@ -262,7 +263,12 @@ def in_space(
     for interval in space.parameters:
         if isinstance(interval, Interval) and _is_whole(interval, point, check):
             return _fractions(interval)
-    return _lacking(error, space, compose) or _with_lists(error, space) or _with_typed(error, space)
+    return (
+        _lacking(error, space, compose)
+        or _with_lists(error, space)
+        or _with_all_values(error, space, point, check)
+        or _with_typed(error, space)
+    )
 
 
 def refuse_fractions(space: SearchSpace, points: Sequence[Point], check: Check) -> None:
@@ -341,6 +347,42 @@ def _with_lists(error: UserError, space: SearchSpace) -> UserError | None:
             lists = ",".join(f"[{text}]" for text in parameter.texts)
             return UserError(f"{problem}\nType: {shlex.quote(f'{parameter.key}={lists}')}")
     return None
+
+
+def _with_all_values(
+    error: UserError, space: SearchSpace, point: Point, check: Check
+) -> UserError | None:
+    """Return the error of one value with advice that has all values of its key, each as it is
+    advised; else None."""
+    text = str(error)
+    listed = {*chain(*space.listed)}
+    for parameter in space.parameters:
+        key = parameter.key
+        advised = re.compile(rf"\b((?:Type:|Did you mean|try) )'?{re.escape(key)}=([^\s?']+)'?")
+        place = advised.search(text) if text.startswith(f"{key}=") else None
+        if not isinstance(parameter, Choice) or place is None or key in listed:
+            continue
+        if parameter.condition or len(parameter.values) > _MOST_COMPOSED:
+            return None
+        texts = []
+        for value, typed in zip(parameter.values, parameter.texts, strict=True):
+            texts.append(_advised_text(advised, partial(check, {**point, key: value}), typed))
+        if "" in texts:
+            return error
+        words = shlex.quote(f"{key}={','.join(dict.fromkeys(texts))}")
+        return UserError(f"{text[: place.start()]}{place[1]}{words}{text[place.end() :]}")
+    return None
+
+
+def _advised_text(advised: re.Pattern[str], check: Callable[[], object], typed: str) -> str:
+    """Return the value that the error of a check advises, empty if it advises none; the typed value
+    if the check passes."""
+    try:
+        check()
+    except UserError as error:
+        match = advised.search(str(error))
+        return match[2] if match else ""
+    return typed
 
 
 def _with_typed(error: UserError, space: SearchSpace) -> UserError:
