@@ -25,9 +25,9 @@ from sweeps.hydra.followed import source
 from sweeps.hydra.near import advise_key, closest, keys, near_key
 from sweeps.hydra.settings import SlurmLauncherConf, near_setting, suggest_setting
 from sweeps.hydra.shell_words import sweep_flag
-from sweeps.hydra.sweeper_settings import CHOSEN, is_grid_sampler
+from sweeps.hydra.sweeper_settings import CHOSEN
 from sweeps.hydra.units import UNITS, advise_number, in_unit_of, range_of, unit_of
-from sweeps.hydra.unreadable import advise_list, explain_unreadable, first_line
+from sweeps.hydra.unreadable import advise_list, explain_unreadable, first_line, typed_sweep
 from sweeps.hydra.wrong_choices import explain_missing
 
 CONDITIONS = "hydra.sweeper.conditional_params"
@@ -331,12 +331,7 @@ def advise_sweep(key: str, value: str, config: DictConfig) -> str:
     """Return how to sweep a list, a range or a row of numbers that was typed as one value; empty
     for other values."""
     values = "" if key.startswith("hydra.") else _values_to_sweep(value)
-    if not values:
-        return ""
-    is_grid = is_grid_sampler(OmegaConf.select(config, "hydra.sweeper.sampler"))
-    search = "hydra/sweeper=optuna " if is_grid and values.startswith("interval") else ""
-    sweep = shlex.quote(f"{key}={values}")
-    return f"To sweep these values, type: {sweep_flag(sys.argv)}{search}{sweep}"
+    return f"To sweep these values, type: {typed_sweep(key, values, config)}" if values else ""
 
 
 def _advise_kind(key: str, value: str, error: OmegaConfBaseException, config: DictConfig) -> str:
@@ -361,7 +356,7 @@ def _values_to_sweep(value: str) -> str:
         return function
     if value.startswith("["):
         return value.strip("[] ")
-    values = [part for part in re.split(r"[\s|;]+", value) if part]
+    values = [part for part in re.split(r"[\s|;\\]+", value) if part]
     are_numbers = all(re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", part) for part in values)
     return ",".join(values) if len(values) > 1 and are_numbers else ""
 

@@ -1,7 +1,7 @@
 """The settings of the sweeper: the reference of the Hydra groups hydra/sweeper=grid and
 hydra/sweeper=optuna."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -34,6 +34,14 @@ def target_of(part: str, name: str) -> str:
 def is_grid_sampler(sampler: Mapping[str, Any] | None) -> bool:
     """Return whether the settings of a sampler are those of a grid, in which no sampler chooses."""
     return sampler is None or sampler.get("_target_") == target_of("sampler", "grid")
+
+
+def advise_search(words: Sequence[str]) -> str:
+    """Return what to type in a command of these words to search instead of trying every point."""
+    grids = ("hydra/sweeper=grid", "hydra/sweeper/sampler=grid")
+    typed = [word for word in words if word in grids]
+    instead = f" in place of {' and '.join(typed)}" if typed else ""
+    return f"type hydra/sweeper=optuna{instead}"
 
 
 @dataclass
