@@ -3,7 +3,7 @@
 import math
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -21,7 +21,7 @@ from sweeps.hydra.settings import SweeperConf
 from sweeps.record.narrowed import has_untried
 from sweeps.record.study import StudySnapshot
 from sweeps.record.study_file import sweeps_line
-from sweeps.space.exclusion import SETTING, is_number
+from sweeps.space.exclusion import SETTING, Exclusion, is_number, written
 from sweeps.space.grammar import parse, parse_condition
 from sweeps.space.space import Choice, Condition, Interval, Parameter, SearchSpace, is_grid, text_of
 from sweeps.space.written_space import words_of, words_of_grid
@@ -119,9 +119,7 @@ def _refuse_exclusions(space: SearchSpace) -> None:
     typed = {key: ", ".join(part.typed for part in parts) for key, parts in swept.items()}
     for exclusion in space.excluded:
         prefix = f"{SETTING}: '{exclusion.text}' has"
-        if name := exclusion.first_unknown:
-            advice = _meant(closest(name, swept)) or f"Choose among: {', '.join(swept)}"
-            raise UserError(f"{prefix} {name}, which is not swept.\n{advice}")
+        _refuse_unknown(exclusion, prefix, [*swept])
         for key in exclusion.ordered:
             if not any(is_number(value) for part in swept[key] for value in part.values):
                 raise UserError(
@@ -130,6 +128,11 @@ def _refuse_exclusions(space: SearchSpace) -> None:
                 )
         for key, value in exclusion.equalities:
             if not any(part.find(value) for part in swept[key]):
+                if value is True and "true" not in exclusion.text.lower():
+                    example = f"{key}={written(swept[key][0].values[0])}"
+                    raise UserError(
+                        f"{prefix} {key} without a value.\nCompare it, as in {shlex.quote(example)}"
+                    )
                 near = closest(str(value), _texts_of(swept[key]))
                 advice = _meant(near) or f"Choose among: {typed[key]}"
                 raise UserError(f"{prefix} {key}={value}, which no trial has.\n{advice}")
@@ -139,6 +142,24 @@ def _refuse_exclusions(space: SearchSpace) -> None:
             f"{', '.join(exclusion.text for exclusion in space.excluded)}"
             ".\nRemove a condition, or type more values"
         )
+
+
+def _refuse_unknown(exclusion: Exclusion, prefix: str, swept: Sequence[str]) -> None:
+    """Raise UserError if a condition compares a name that is no swept key, or compares with no
+    number."""
+    if name := exclusion.first_unknown:
+        advice = _meant(_near_swept(name, swept)) or f"Choose among: {', '.join(swept)}"
+        raise UserError(f"{prefix} {name}, which is not swept.\n{advice}")
+    for name in exclusion.no_numbers:
+        usual = f"Type a number, or one of: {', '.join(swept)}"
+        advice = _meant(_near_swept(name, swept)) or usual
+        raise UserError(f"{prefix} {name}, which is no number and is not swept.\n{advice}")
+
+
+def _near_swept(name: str, swept: Iterable[str]) -> str:
+    """Return the swept key that was likely meant; empty if none is near."""
+    lowered = {key.lower(): key for key in swept}
+    return lowered.get(closest(name.lower(), lowered), "")
 
 
 def _meant(near: str) -> str:
