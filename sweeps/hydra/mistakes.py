@@ -93,7 +93,8 @@ def _explain_override(lines: list[str], config: DictConfig, typed: Sequence[str]
     problem = lines[0]
     name = problem.split("'")[1] if "'" in problem else ""
     if problem.startswith("Could not override '"):
-        to_add = lines[1].split(" use ")[-1]
+        # of a group, the line is below another one
+        to_add = next((line for line in lines if " use " in line), lines[1]).split(" use ")[-1]
         to_add = f"+{to_add}" if _sweeps_choices(typed, config) else to_add
         return _explain_key(name, to_add, config)
     if problem.startswith("Could not delete "):

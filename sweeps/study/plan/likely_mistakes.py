@@ -94,24 +94,31 @@ def with_decimal_comma(error: UserError, space: SearchSpace, config: DictConfig)
     for parameter in space.parameters:
         problem = _decimal_comma(parameter, config)
         if problem and text.startswith(f"{parameter.key}="):
-            return type(error)(f"{text.splitlines()[0]}\n{problem}")
+            return type(error)(f"{text.splitlines()[0].partition('; try')[0]}\n{problem}")
     return error
 
 
 def _decimal_comma(parameter: Parameter, config: DictConfig) -> str:
-    """Return that two whole numbers are likely one number with a decimal comma; empty if not."""
+    """Return that two whole numbers are likely one number with a decimal comma, or four are two;
+    empty if not."""
     key = parameter.key
     texts = parameter.texts if isinstance(parameter, Choice) else ()
     whole = [text.strip("'") for text in texts]
-    if len(whole) != 2 or not all(text.isdecimal() for text in whole):
+    before = whole[::2]
+    after = whole[1::2]
+    if not whole or len(before) != len(after) or not all(text.isdecimal() for text in whole):
         return ""
     current = OmegaConf.select(config, key.lstrip("+"), throw_on_resolution_failure=False)
-    has_leading_zero = len(whole[1]) > 1 and whole[1].startswith("0")
+    has_leading_zero = any(len(text) > 1 and text.startswith("0") for text in after)
     if not isinstance(current, float) and not has_leading_zero:
         return ""
+    if len(before) > 1 and {*before} != {"0"}:
+        return ""
+    points = ",".join(f"{first}.{second}" for first, second in zip(before, after, strict=True))
+    count, meant = ("two", "one") if len(before) == 1 else (str(len(whole)), "numbers")
     return (
-        f"{key}={','.join(whole)} is two values. For one with a decimal point, type: "
-        f"{key}={whole[0]}.{whole[1]}"
+        f"{key}={','.join(whole)} is {count} values. For {meant} with a decimal point, type:"
+        f" {key}={points}"
     )
 
 
