@@ -29,7 +29,8 @@ class Trap:
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("files")
     numbers = np.zeros((4, 2))
-    (folder / "text.npz").write_text("no archive")
+    (folder / "notes.csv").write_text("lr,Notes\n0.1,a\n")
+    (folder / "floats.csv").write_text("lr,epochs\n0.1,2.0\n")
     np.savez(folder / "lacking.npz", x_train=numbers, x_test=numbers, y_test=numbers)
     trap = np.array([Trap(folder / "unpickled")] * 4, dtype=object)
     np.savez(folder / "pickled.npz", x_train=numbers, y_train=trap, x_test=numbers, y_test=numbers)
