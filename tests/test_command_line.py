@@ -124,7 +124,10 @@ def test_a_mistake_is_answered(line: str, files: Path, tmp_path: Path) -> None:
         ("+trainer.patience=3", "+trainer.patience: no code reads this key"),
         ("+base=0.1 lr=${base}", ""),
         ("+other=1 trainer=own trainer._target_=builtins.print", ""),
-        ("optimizer=[adam,sgd]", "is one choice, of all these files. To sweep them, type: optimizer=adam,sgd"),
+        (
+            "lr_schedule=[constant,cosine]",
+            "is one choice, of all these files. To sweep them, type: lr_schedule=constant,cosine",
+        ),
         ("lr=1,5", "lr=1,5 is two values. For one with a decimal point, type: lr=1.5"),
         ("lr=0.1,0.2 lr=0.3", "lr=0.3 replaces lr=0.1,0.2"),
         ("lr=range(0.1,0.3)", "is one value, 0.1, because its step is 1. For several, type a step"),

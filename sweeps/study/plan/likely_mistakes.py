@@ -88,9 +88,19 @@ def _far_target(settings: SweeperConf) -> Iterator[str]:
         )
 
 
-def with_decimal_comma(error: UserError, space: SearchSpace, config: DictConfig) -> UserError:
-    """Return the error of a value with the notice that a decimal comma made the value of it."""
+def with_likely_mistake(
+    error: UserError,
+    space: SearchSpace,
+    config: DictConfig,
+    words: Sequence[str],
+    composer: Composer,
+) -> UserError:
+    """Return the error of a value with the notice that a decimal comma, or a list of choices, made
+    the value of it."""
     text = str(error)
+    for problem in _joined_choices(words, composer.options):
+        if text.startswith(f"{problem.partition('=')[0]}."):
+            return type(error)(f"{text.splitlines()[0]}\n{problem}")
     for parameter in space.parameters:
         problem = _decimal_comma(parameter, config)
         if problem and text.startswith(f"{parameter.key}="):

@@ -34,7 +34,7 @@ from sweeps.study.folder.handover import refuse_driver_job
 from sweeps.study.folder.reading import read_study
 from sweeps.study.plan.compose import Composer, describe_gpus, describe_unread
 from sweeps.study.plan.help import at_once
-from sweeps.study.plan.likely_mistakes import likely_mistakes, ranges_as_texts, with_decimal_comma
+from sweeps.study.plan.likely_mistakes import likely_mistakes, ranges_as_texts, with_likely_mistake
 from sweeps.study.plan.listed_points import in_table, with_start
 from sweeps.study.plan.points import Points, announce
 from sweeps.study.plan.price import measured_price
@@ -184,7 +184,7 @@ def make(
     try:
         checked = _check_points(points, choosing, settings, is_new)
     except UserError as error:
-        answer = with_decimal_comma(error, space, config)
+        answer = with_likely_mistake(error, space, config, words, composer)
         if answer is error:
             raise
         raise answer from error
