@@ -29,7 +29,8 @@ class Trap:
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("files")
     numbers = np.zeros((4, 2))
-    (folder / "text.npz").write_text("no archive")
+    (folder / "notes.csv").write_text("lr,Notes\n0.1,a\n")
+    (folder / "floats.csv").write_text("lr,epochs\n0.1,2.0\n")
     np.savez(folder / "lacking.npz", x_train=numbers, x_test=numbers, y_test=numbers)
     trap = np.array([Trap(folder / "unpickled")] * 4, dtype=object)
     np.savez(folder / "pickled.npz", x_train=numbers, y_train=trap, x_test=numbers, y_test=numbers)
@@ -49,10 +50,12 @@ ADVISED = [
     (HERE, "hydra.launcher.timeout_min=1:30:00", "hydra.launcher.timeout_min=90"),
     (HERE, "hydra.sweeper.max_hours=8h", "hydra.sweeper.max_hours=8"),
     (HERE, "hydra.sweeper.max_failure_rate=20%", "hydra.sweeper.max_failure_rate=0.2"),
-    (HERE, "epochs=3k", "epochs=3000"),
-    (HERE, "dataset.validation_split=20%", "dataset.validation_split=0.2"),
+    (HERE, "epochs=3k,2", "epochs=3000,2"),
+    (HERE, "dataset.validation_split=20%,30%", "dataset.validation_split=0.2,0.3"),
     (HERE, "optimzer=adam,sgd", "optimizer=adam,sgd"),
+    (HERE, "optimizer=Adam,SGD", "optimizer=adam,sgd"),
     (HERE, "lr=0.1, 0.01", "lr=0.1,0.01"),
+    (SEARCHED, "lr=0.1..0.5", "'lr=interval(0.1,0.5)'"),
     (HERE, "batch_size 64", "batch_size=64"),
     (HERE, "--target 0.9", "target=0.9"),
     (HERE, "--n-trials=3", "hydra.sweeper.n_trials=3"),
@@ -121,7 +124,10 @@ def test_a_mistake_is_answered(line: str, files: Path, tmp_path: Path) -> None:
         ("+trainer.patience=3", "+trainer.patience: no code reads this key"),
         ("+base=0.1 lr=${base}", ""),
         ("+other=1 trainer=own trainer._target_=builtins.print", ""),
-        ("optimizer=[adam,sgd]", "is one choice, of all these files. To sweep them, type: optimizer=adam,sgd"),
+        (
+            "lr_schedule=[constant,cosine]",
+            "is one choice, of all these files. To sweep them, type: lr_schedule=constant,cosine",
+        ),
         ("lr=1,5", "lr=1,5 is two values. For one with a decimal point, type: lr=1.5"),
         ("lr=0.1,0.2 lr=0.3", "lr=0.3 replaces lr=0.1,0.2"),
         ("lr=range(0.1,0.3)", "is one value, 0.1, because its step is 1. For several, type a step"),

@@ -94,6 +94,11 @@ def test_config_may_hold_what_hydra_allows(tmp_path: Path, sweeper: list[str]) -
     assert "Traceback" not in done.said
 
 
+def test_members_of_an_enum_are_advised_by_their_names(tmp_path: Path) -> None:
+    done = lines.run([TYPED_APP, "-m", *lines.GRID, "v=relu,Gelu"], tmp_path)
+    assert done.err.endswith(".\nType: v=RELU,GELU\n"), done.said
+
+
 def test_config_may_hold_objects(tmp_path: Path) -> None:
     line = [TYPED_APP, "--config-name=things", "-m", *lines.GRID, "hydra.sweeper.tracking=false", "x=1,2"]
     for _ in range(2):

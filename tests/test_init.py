@@ -23,9 +23,11 @@ def test_new_project_sweeps_and_explains_mistakes(tmp_path: Path) -> None:
 
 
 def test_existing_folder_is_not_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    done = sweeps(tmp_path, "init", "mine")
-    assert (done.code, done.err) == (2, "mine: it exists.\nChoose a new folder: sweepyard init mine2\n")
+    (tmp_path / "mine.py").touch()
+    for name, free in (("mine.py", "mine"), ("mine", "mine2")):
+        done = sweeps(tmp_path, "init", name)
+        assert (done.code, done.err) == (2, f"{name}: it exists.\nChoose a new folder: sweepyard init {free}\n")
+        (tmp_path / "mine").mkdir(exist_ok=True)
     assert not list((tmp_path / "mine").iterdir())
 
 

@@ -50,6 +50,8 @@ def read(path: Path, source: str, comment: str = "") -> Table | None:
         numbered = _split(text, separator)
     except FileNotFoundError:
         raise
+    except IsADirectoryError as error:
+        raise UserError(f"{source}: it is a folder.\nUse a CSV file with a header") from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(
             f"{source}: not a table in UTF-8: {error}.\nUse CSV with a header"

@@ -9,6 +9,7 @@ to `<time>.refused` instead.
 import errno
 import json
 import os
+import re
 import shlex
 import stat
 import time
@@ -29,6 +30,7 @@ from sweeps.choose.repeats import Seeds
 from sweeps.record.definition import Definition
 from sweeps.record.extension import user_name
 from sweeps.record.study import Added, By, StudySnapshot, TrialRecord
+from sweeps.record.study_file import sweeps_line
 from sweeps.space.exclusion import Excluded, Restored
 from sweeps.space.grammar import point_of
 from sweeps.space.space import SearchSpace, canonical
@@ -40,6 +42,14 @@ from sweeps.trial.well_typed import check_point
 _FOLDER = "added"
 _MOST_BYTES = 1_000_000  # of a request
 _ADD_AGAIN = 'Delete it, and request it again: sweepyard resume NAME --add "key=value"'
+
+_KEY = r"\+{0,2}[A-Za-z_][\w./@-]*"
+_REPAIRS = {
+    r"\s*(?::=?|==?)\s*": "=",
+    rf"(?:\s*[,;]|\s+and\b)\s*(?={_KEY}[=\s])": " ",
+    rf"(?<!\S)({_KEY})\s+(?=[-+.\d])": r"\1=",
+}
+"""Signs between keys and values that belong to other languages, and what --add has there."""
 
 
 @dataclass
@@ -143,7 +153,7 @@ def _read_point(
     names = [name.partition(" under ")[0] for name in definition.parameters]
     keys = {name.lstrip("+"): name for name in names}
     swept = ", ".join(keys)
-    typed = _parse_values(text, swept)
+    typed = _parse_values(text, swept, sweeps_line("resume", study.folder))
     wrong = [key for key in typed if key.lstrip("+") not in keys]
     if wrong or not typed:
         problem = (
@@ -156,12 +166,24 @@ def _read_point(
     return point
 
 
-def _parse_values(text: str, swept: str) -> Point:
+def _parse_values(text: str, swept: str, resume: str) -> Point:
+    """Return the values of a text such as "lr=0.003 batch_size=48". Raises UserError with the line
+    to type if it can be read in another way."""
     try:
-        return point_of(OverridesParser.create().parse_overrides(shlex.split(text)))
+        return _parse_words(text)
     except (HydraException, ValueError) as error:
-        problem = f"--add '{text}' cannot be parsed: {error}".partition("\n")[0]
-        raise UserError(f"{problem}.\nType key=value for each of: {swept}") from error
+        advice = f"Type key=value for each of: {swept}"
+        corrected = text.strip(" ,;{}-")
+        for pattern, plain in _REPAIRS.items():
+            corrected = re.sub(pattern, plain, corrected)
+        with suppress(HydraException, ValueError, UserError):
+            _parse_words(corrected)
+            advice = f"Type: {resume} --add {shlex.quote(corrected)}"
+        raise UserError(f"--add '{text}' cannot be read.\n{advice}") from error
+
+
+def _parse_words(text: str) -> Point:
+    return point_of(OverridesParser.create().parse_overrides(shlex.split(text)))
 
 
 def exclude_points(study: Path, condition: str) -> Path:

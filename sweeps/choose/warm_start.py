@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -17,7 +18,7 @@ from sweeps.base.errors import UserError
 from sweeps.base.files import CorruptFile, read_json, write_whole
 from sweeps.base.wording import counted
 from sweeps.hydra.settings import SweeperConf
-from sweeps.hydra.sweeper_settings import target_of
+from sweeps.hydra.sweeper_settings import advise_search, target_of
 from sweeps.record import place, study_file
 from sweeps.record.definition import Definition, shared
 from sweeps.record.study import StudySnapshot, verdict
@@ -58,7 +59,7 @@ def start_points(settings: SweeperConf, space: SearchSpace) -> list[Point]:
 
 
 def _needs_a_search(setting: str) -> UserError:
-    advice = "To search, type hydra/sweeper=optuna without hydra/sweeper/sampler=grid"
+    advice = f"To search, {advise_search(sys.argv)}"
     return UserError(f"{setting}: a grid tries every point anyway.\n{advice}")
 
 

@@ -9,6 +9,7 @@ from sweeps.choose import manual
 from sweeps.commands import MULTIRUN, Name, Root, command, console, has_driver, read
 from sweeps.record.narrowed import narrow
 from sweeps.record.place import resume_line
+from sweeps.space.exclusion import SETTING
 
 
 @command()
@@ -43,7 +44,11 @@ def exclude(
             resume = resume_line(definition, study.folder)
             console.print(f"no longer excluded once the study resumes: {resume}")
         return
-    refuse_narrowing(condition, narrow(read_space(definition), study.excluded), study)
+    try:
+        refuse_narrowing(condition, narrow(read_space(definition), study.excluded), study)
+    except UserError as error:
+        # because nobody typed the setting
+        raise UserError(str(error).replace(f"{SETTING}: ", "exclude ", 1)) from error
     request = manual.exclude_points(study.folder, condition)
     if not has_driver(study.folder, request, f"excluded: no further trial begins with {condition}"):
         console.print(f"excluded once the study resumes: {resume_line(definition, study.folder)}")

@@ -21,7 +21,7 @@ Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="new folder for t
 def init(folder: Folder) -> None:
     """Write a project with configuration, a train.py and a test."""
     if folder.exists():
-        line = shlex.join(["sweepyard", "init", f"{folder.absolute().name}2"])
+        line = shlex.join(["sweepyard", "init", _free_name(folder.absolute())])
         raise UserError(f"{folder}: it exists.\nChoose a new folder: {line}")
     parent = folder.absolute().parent
     if not parent.is_dir():
@@ -32,6 +32,13 @@ def init(folder: Folder) -> None:
         _write_project(aside, folder.absolute().name)
         aside.rename(folder)
     console.print(f"cd {shlex.quote(str(folder))} && python train.py -m lr=0.1,0.01")
+
+
+def _free_name(folder: Path) -> str:
+    """Return a name near that of a folder, or of a file, which nothing beside it has."""
+    stem = folder.name if folder.is_dir() else folder.stem
+    names = [*([] if folder.is_dir() else [stem]), *(f"{stem}{number}" for number in range(2, 100))]
+    return next(name for name in names if not folder.with_name(name).exists())
 
 
 def _write_project(aside: Path, name: str) -> None:

@@ -1,6 +1,8 @@
 """Mistakes in the YAML files of a configuration: the file, the line, and what to write there."""
 
 import re
+import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields
@@ -191,6 +193,12 @@ def _explain_content(error: OmegaConfBaseException, file: Path) -> str:
     section, _, name = full_key.rpartition(".")
     line, text = _locate(file, full_key)
     place = f"{file}:{line}: {name}"
+    if word := next((word for word in sys.argv if f"@{full_key}=" in word), ""):
+        group, _, choice = word.lstrip("+").replace(f"@{full_key}", "").partition("=")
+        return (
+            f"{word}: the configuration has no section {full_key}.\nType:"
+            f" {shlex.quote(f'{group}={choice}')}"
+        )
     if isinstance(error, ConfigKeyError):
         names = sorted(map(str, error.parent_node or ()))
         near = closest(name, names)

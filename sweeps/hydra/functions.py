@@ -72,6 +72,17 @@ class Logspace(ChoiceSweep):
             return "its count must be a whole number from 2 on"
         return ""
 
+    @property
+    def example(self) -> str:
+        """Return a call without a problem, with the typed ends if they can be used."""
+        ends = [end for end in (self.low, self.high) if isinstance(end, int | float)]
+        if len(ends) == 2 and max(ends) <= 0:  # exponents of 10, as numpy counts
+            ends = [float(f"{10**end:.6g}") for end in ends]
+        is_usable = len(ends) == 2 and ends[0] > 0 and max(ends) < float("inf")
+        low, high = ends if is_usable else ("1e-4", "1e-1")
+        has_count = type(self.count) is int and 2 <= self.count <= 1_000_000
+        return f"logspace({low},{high},{self.count if has_count else 7})"
+
     @cached_property  # because sort(...) sets it
     def list(self) -> list[Any]:  # type: ignore[override]
         if self.problem:

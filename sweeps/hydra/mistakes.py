@@ -10,7 +10,15 @@ from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import InstantiationException, MissingConfigException, OverrideParseException
-from omegaconf import BooleanNode, DictConfig, FloatNode, IntegerNode, ListConfig, OmegaConf
+from omegaconf import (
+    BooleanNode,
+    DictConfig,
+    EnumNode,
+    FloatNode,
+    IntegerNode,
+    ListConfig,
+    OmegaConf,
+)
 from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.hydra.followed import source
@@ -18,8 +26,8 @@ from sweeps.hydra.near import advise_key, closest, keys, near_key
 from sweeps.hydra.settings import SlurmLauncherConf, near_setting, suggest_setting
 from sweeps.hydra.shell_words import sweep_flag
 from sweeps.hydra.sweeper_settings import CHOSEN
-from sweeps.hydra.units import UNITS, advise_number, in_unit_of, unit_of
-from sweeps.hydra.unreadable import advise_list, explain_unreadable, first_line
+from sweeps.hydra.units import UNITS, advise_number, in_unit_of, range_of, unit_of
+from sweeps.hydra.unreadable import advise_list, explain_unreadable, first_line, typed_sweep
 from sweeps.hydra.wrong_choices import explain_missing
 
 CONDITIONS = "hydra.sweeper.conditional_params"
@@ -85,7 +93,8 @@ def _explain_override(lines: list[str], config: DictConfig, typed: Sequence[str]
     problem = lines[0]
     name = problem.split("'")[1] if "'" in problem else ""
     if problem.startswith("Could not override '"):
-        to_add = lines[1].split(" use ")[-1]
+        # of a group, the line is below another one
+        to_add = next((line for line in lines if " use " in line), lines[1]).split(" use ")[-1]
         to_add = f"+{to_add}" if _sweeps_choices(typed, config) else to_add
         return _explain_key(name, to_add, config)
     if problem.startswith("Could not delete "):
@@ -278,7 +287,10 @@ def _shorten(error: Exception, lines: list[str], config: DictConfig) -> str:
     if problem.startswith("Interpolation key '"):
         problem += "." + advise_key(problem.split("'")[1], config)
     if match := _OUT_OF_RANGE.fullmatch(text):
-        advice = advise_number(match[1], match[2], match[3] == "whole number")
+        key, value, kind = match.groups()
+        advice = advise_number(key, value, kind == "whole number")
+        advice = advice or advise_sweep(key, value, config)
+        key = ""  # because the problem begins with it
     elif match := _NO_LIST.fullmatch(text):
         advice = f"Type: {shlex.quote(f'{match[1]}=[{match[2]}]')}"
     else:
@@ -298,13 +310,29 @@ def _advise_type(key: str, value: str, error: OmegaConfBaseException, config: Di
         return f"\nType a list: {shlex.quote(f'{key}=[{value}]')}"
     if isinstance(error.child_node, BooleanNode):
         return f".\nType {key}=true or {key}=false"
-    values = "" if key.startswith("hydra.") else _values_to_sweep(value)
-    if values:
-        sweep = shlex.quote(f"{key}={values}")
-        return f".\nTo sweep these values, type: {sweep_flag(sys.argv)}{sweep}"
+    if isinstance(error.child_node, EnumNode):
+        return _advise_member(key, str(error.value), error.child_node)
+    if sweep := advise_sweep(key, value, config):
+        return f".\n{sweep}"
     if kinds := _kind_of_gpus(key, value, config):
         return f".\nType: {kinds}"
     return _advise_kind(key, value, error, config)
+
+
+def _advise_member(key: str, typed: str, node: EnumNode) -> str:
+    """Return the name of an enum's member that was likely meant, or all names."""
+    names = [*node.enum_type.__members__]
+    lowered = {name.lower(): name for name in names}
+    if near := closest(typed.lower(), lowered):
+        return f".\nType: {key}={lowered[near]}"
+    return f".\nChoose one of: {', '.join(names)}"
+
+
+def advise_sweep(key: str, value: str, config: DictConfig) -> str:
+    """Return how to sweep a list, a range or a row of numbers that was typed as one value; empty
+    for other values."""
+    values = "" if key.startswith("hydra.") else _values_to_sweep(value)
+    return f"To sweep these values, type: {typed_sweep(key, values, config)}" if values else ""
 
 
 def _advise_kind(key: str, value: str, error: OmegaConfBaseException, config: DictConfig) -> str:
@@ -325,12 +353,11 @@ def _advise_kind(key: str, value: str, error: OmegaConfBaseException, config: Di
 def _values_to_sweep(value: str) -> str:
     """Return the values of a list, a range or a row of numbers as a sweep of them; empty for other
     values."""
-    if ends := re.fullmatch(r"(\d+)(?:-|:|\.\.+)(\d+)", value):
-        first, last = map(int, ends.groups())
-        return f"range({first},{last + 1})" if first < last else ""
+    if function := range_of(value):
+        return function
     if value.startswith("["):
         return value.strip("[] ")
-    values = [part for part in re.split(r"[\s|;]+", value) if part]
+    values = [part for part in re.split(r"[\s|;\\]+", value) if part]
     are_numbers = all(re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", part) for part in values)
     return ",".join(values) if len(values) > 1 and are_numbers else ""
 

@@ -5,11 +5,12 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from sweeps.hydra.near import keys, near_key
+from sweeps.hydra.near import closest, keys, near_key
 from sweeps.hydra.settings import suggest_setting
 
 _HAS_KEY = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*=.*", re.DOTALL)
@@ -49,7 +50,7 @@ def join_split(word: str, words: Sequence[str], config: DictConfig) -> str:
         if separator is None:
             return ""
         joined += separator + part
-    joined = joined.strip(",")
+    joined = _with_choices(joined.strip(","), config)
     if len(parts) < 2 or not _HAS_KEY.fullmatch(joined):
         return ""
     try:
@@ -173,8 +174,29 @@ def _separator(before: str, after: str, config: DictConfig) -> str | None:
     if not sign:
         return "="
     ends = [value.rpartition(",")[2], after.rstrip(",")]
-    if all(map(_NUMBER.fullmatch, ends)) or key in OmegaConf.select(
-        config, "hydra.runtime.choices", default={}
-    ):
+    if key in OmegaConf.select(config, "hydra.runtime.choices", default={}):
+        return "," if _are_choices(key, after) else None
+    if all(map(_NUMBER.fullmatch, ends)):
         return ","
     return " " if _takes_text(before, config) else None
+
+
+def _are_choices(group: str, text: str) -> bool:
+    """Return whether each word of a text is near a choice of a group."""
+    names = _options(group)
+    return all(closest(word.lower(), names) for word in text.strip(", ").split(","))
+
+
+def _with_choices(word: str, config: DictConfig) -> str:
+    """Return a word with the near choices of its group; of a key that is no group, the word."""
+    group, _, text = word.partition("=")
+    if group not in OmegaConf.select(config, "hydra.runtime.choices", default={}):
+        return word
+    names = _options(group)
+    choices = [closest(choice.lower(), names) or choice for choice in text.split(",")]
+    return f"{group}={','.join(choices)}"
+
+
+def _options(group: str) -> Sequence[str]:
+    options: list[str] = GlobalHydra.instance().config_loader().get_group_options(group)
+    return options

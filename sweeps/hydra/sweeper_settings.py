@@ -1,7 +1,7 @@
 """The settings of the sweeper: the reference of the Hydra groups hydra/sweeper=grid and
 hydra/sweeper=optuna."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -34,6 +34,14 @@ def target_of(part: str, name: str) -> str:
 def is_grid_sampler(sampler: Mapping[str, Any] | None) -> bool:
     """Return whether the settings of a sampler are those of a grid, in which no sampler chooses."""
     return sampler is None or sampler.get("_target_") == target_of("sampler", "grid")
+
+
+def advise_search(words: Sequence[str]) -> str:
+    """Return what to type in a command of these words to search instead of trying every point."""
+    grids = ("hydra/sweeper=grid", "hydra/sweeper/sampler=grid")
+    typed = [word for word in words if word in grids]
+    instead = f" in place of {' and '.join(typed)}" if typed else ""
+    return f"type hydra/sweeper=optuna{instead}"
 
 
 @dataclass
@@ -111,9 +119,9 @@ class SweeperConf(OfSweepers):
     may_change: list[str] = field(default_factory=list)
     """Keys with which the study may resume changed, because no result of a trial that ended depends
     on them: paths, numbers of workers."""
-    start: list[dict[str, Any]] = field(default_factory=list)
-    """Warm start: points to try first: '[{lr: 0.001, batch_size: 64}]'. The sampler chooses any
-    omitted params."""
+    start: Any = field(default_factory=list)
+    """Warm start: points to try first: '[{lr: 0.001, batch_size: 64}]', or a CSV file's path. The
+    sampler chooses any omitted params."""
     learn_from: list[str] = field(default_factory=list)
     """Warm start: earlier studies whose trials the sampler uses, by name (beside this study's
     folder) or by path."""

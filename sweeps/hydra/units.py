@@ -1,4 +1,5 @@
-"""Numbers that were typed with a unit, such as mem_gb=8G, as the numbers that their keys take."""
+"""Numbers that were typed with a unit, such as mem_gb=8G, or as a range, such as lr=0.1..0.5, as
+their keys take them."""
 
 import math
 import re
@@ -14,6 +15,8 @@ _MEMORY = re.compile(r"(\d+(?:\.\d+)?) ?([kmgt]?)(?:i?b)?")
 _GIGABYTES = {"": 2**-30, "k": 2**-20, "m": 2**-10, "g": 1, "t": 2**10}
 _COUNT = re.compile(r"(\d+(?:\.\d+)?) ?([kKMB])")
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?(%)")
+_END = r"\d+(?:\.\d+)?(?:e[-+]?\d+)?"
+_RANGE = re.compile(rf"({_END})(?:-|:|\.\.+)({_END})(?::({_END}))?")
 _MULTIPLES = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "%": 1 / 100}
 
 
@@ -34,6 +37,20 @@ def advise_number(key: str, text: str, whole: bool) -> str:
         )
     number = _number(unit, text.strip(), whole)
     return "" if number is None else f"Type: {shlex.quote(f'{key}={_written(number, whole)}')}"
+
+
+def range_of(text: str) -> str:
+    """Return the function of Hydra's grammar for a range such as 1-5, 0.1..0.5 or 8:64:8; empty if
+    the text is none."""
+    match = _RANGE.fullmatch(text.strip("[] "))
+    if match is None or not float(match[1]) < float(match[2]):
+        return ""
+    first, last, step = match.groups()
+    if step:
+        return f"range({first},{last},{step})" if float(step) else ""
+    if first.isdecimal() and last.isdecimal():
+        return f"range({first},{int(last) + 1})"
+    return f"interval({first},{last})"
 
 
 def in_unit_of(key: str, text: str) -> str:

@@ -2,12 +2,12 @@
 type."""
 
 import difflib
+import math
 import re
 import shlex
 import sys
 import unicodedata
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.hydra.functions import FUNCTIONS, ZIP, is_zip
 from sweeps.hydra.near import keys, near_key
 from sweeps.hydra.shell_words import join_split, sweep_flag
+from sweeps.hydra.sweeper_settings import is_grid_sampler
 
 GRAMMAR = (
     "Type key=value, or with -m key=a,b or 'key=interval(0.1, 1)'; other letters need quotes, as in"
@@ -28,12 +29,27 @@ _LISTS = {
     "hydra.sweeper.start": ("points in braces", "[{lr: 0.001, batch_size: 64}]"),
 }
 _LOG = "tag(log, interval({}))"
+_LOGARITHMIC = (
+    *("log", "log10", "logrange", "loguniform", "log_uniform", "loginterval", "log_interval"),
+    *("qloguniform", "reciprocal"),
+)
 _FOREIGN_FUNCTIONS = {
-    **dict.fromkeys(("loguniform", "log_uniform", "loginterval", "log_interval"), _LOG),
+    **dict.fromkeys(_LOGARITHMIC, _LOG),
     "uniform": "interval({})",
     "randint": "int(interval({}))",
+    "lograndint": "tag(log, int(interval({})))",
+    "quniform": "range({})",
+    "arange": "range({})",
+    "geomspace": "logspace({})",
+    "linspace": "{}",
 }
-"""What Hydra's grammar has in place of the functions of other tools, with their two numbers."""
+"""What Hydra's grammar has in place of the functions of other tools, with their numbers."""
+_COUNTS = {"range({})": (2, 3), "logspace({})": (3,), "{}": (3,)}
+"""Numbers of arguments of the functions that have other ones than two ends."""
+_MOST_LISTED = 20
+_CALL = re.compile(r"((?:\w+\.)*)(\w+)\s*[(\[]([^()\[\]]*)[)\]]")
+_CAST = re.compile(r"int\((interval\(.*\))\)")
+_TAGGED = re.compile(r"(?:tag\(\s*)?log\w*[\s,(]+(interval\(.*\))\)")
 _CASTS = {"bool": "bool(1)", "float": "float(1)", "int": "int(1.0)", "str": "str(1)"}
 _CALLS = {
     "choice": "choice(0.1,0.2)",
@@ -70,6 +86,9 @@ def explain_unreadable(error: OverrideParseException, config: DictConfig) -> str
 
 def _correction(word: str, config: DictConfig) -> str:
     """Return what is wrong in a word, and what to type."""
+    if form := _near_function(word.partition("=")[2]):
+        typed = typed_sweep(word.partition("=")[0], form, config)
+        return f": its function is written in another way.\nType: {typed}"
     if words := _several(word, config):
         return f": between two keys is a space.\nType: {words}"
     for reason, text in _repaired(word):
@@ -102,34 +121,74 @@ def _advise_call(word: str, config: DictConfig) -> str:
         name = "zip"
         if key in keys(config):  # because it would not be set
             key += "_and_more"
-    if name in _CALLS:
-        return f"Type, for example: {shlex.quote(f'{key}={_CALLS[name]}')}"
     if form := _near_function(call):
-        return f"Type: {shlex.quote(f'{key}={form}')}"
+        return f"Type: {typed_sweep(key, form, config)}"
+    if name in _CALLS:
+        return f"Type, for example: {typed_sweep(key, _CALLS[name], config)}"
     return f"Choose one of: {', '.join(sorted({*FUNCTIONS} - {*_CASTS}))}"
 
 
+def typed_sweep(key: str, values: str, config: DictConfig) -> str:
+    """Return the words that sweep these values: with -m if it was not typed, and with a search for
+    an interval."""
+    is_grid = is_grid_sampler(OmegaConf.select(config, "hydra.sweeper.sampler"))
+    search = "hydra/sweeper=optuna " if is_grid and "interval(" in values else ""
+    return f"{sweep_flag(sys.argv)}{search}{shlex.quote(f'{key}={values}')}"
+
+
 def _near_function(call: str) -> str:
-    """Return a call with a function that exists; empty if none is near."""
-    if inner := re.fullmatch(r"log\w*\((interval\(.*\))\)", call):
-        return f"tag(log, {inner[1]})"
-    match = re.fullmatch(r"(\w+)\(([^()]*)\)", call)
+    """Return a call with a function that exists and with the typed numbers; empty if none is
+    near."""
+    for pattern, form in ((_TAGGED, "tag(log, {})"), (_CAST, "int({})")):
+        if inner := pattern.fullmatch(call):
+            return form.format(_near_function(inner[1]) or inner[1])
+    match = _CALL.fullmatch(call)
     if match is None:
         return ""
+    module, name, arguments = match.groups()
+    if name == "tag" and arguments.startswith("log"):
+        name = "log"
+        arguments = arguments.removeprefix("log")
     names = sorted({*FUNCTIONS, *_FOREIGN_FUNCTIONS} - {*_CASTS})
-    near = next(iter(difflib.get_close_matches(match[1].lower(), names, 1, cutoff=0.8)), "")
+    near = next(iter(difflib.get_close_matches(name.lower(), names, 1, cutoff=0.8)), "")
     form = _FOREIGN_FUNCTIONS.get(near, f"{near}({{}})")
-    if near in _FOREIGN_FUNCTIONS and not _are_ends(match[2], form):
-        return form.format("0.1,1.0")
-    return form.format(match[2]) if near else ""
+    numbers = [part for part in re.split(r"[\s,;:]+|\.\.+", arguments) if part]
+    if near == "qloguniform":
+        numbers = numbers[:2]
+    if near == "logspace" and (module or arguments.startswith("-")):
+        numbers[:2] = [_power(number) for number in numbers[:2]]
+    if form.format("") in ("interval()", "range()", "logspace()") or near in _FOREIGN_FUNCTIONS:
+        return _filled(form, numbers)
+    is_own = near == name and not module
+    return form.format(arguments) if near and not is_own else ""
 
 
-def _are_ends(arguments: str, form: str) -> bool:
-    """Return whether the arguments of a function are the two ends of an interval."""
-    with suppress(ValueError):
-        low, high = map(float, arguments.split(","))
-        return low < high and (low > 0 or form != _LOG)
-    return False
+def _power(exponent: str) -> str:
+    """Return 10 to the power of a number, as numpy.logspace counts; the text itself if it is
+    none."""
+    try:
+        return f"{10 ** float(exponent):.6g}"
+    except (ValueError, OverflowError):
+        return exponent
+
+
+def _filled(form: str, numbers: Sequence[str]) -> str:
+    """Return the call of a form with the typed numbers, or with others if they do not fit."""
+    counts = _COUNTS.get(form, (2,))
+    try:
+        low, high, *more = map(float, numbers)
+    except ValueError:
+        low = high = math.nan
+        more = []
+    is_ratio = form == _LOG or form.startswith(("logspace", "tag"))
+    if len(numbers) not in counts or not low < high or (is_ratio and low <= 0):
+        return "" if form in _COUNTS or form == "interval({})" else form.format("0.1,1.0")
+    if form != "{}":
+        return form.format(",".join(numbers))
+    if more[0] not in range(2, _MOST_LISTED):
+        return ""
+    step = (high - low) / (more[0] - 1)
+    return ",".join(f"{low + i * step:.6g}" for i in range(int(more[0])))
 
 
 def _repaired(word: str) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,7 @@ import keyword
 import math
 import operator
 import re
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,24 @@ _EQUAL = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 _NAMED = {"true": True, "false": False, "null": None}
 _NUMBERS = {"nan": math.nan, "inf": math.inf}  # in any case, as in Hydra's grammar
 _BARE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+_VALUE = r"""[^\s,;<>=!'"\[\]()]+"""
+_SEVERAL = re.compile(rf"\s*(?:==?|\bin\b)\s*({_VALUE}(?:\s*,\s*{_VALUE})+)(?!\s*[<>=!])")
+_REPAIRS: dict[str, str | Callable[[re.Match[str]], str]] = {
+    r"=\s*>": ">=",
+    r"=\s*<": "<=",
+    r"<\s*>": "!=",
+    r"\s*&&?\s*": " and ",
+    r"\s*\|\|?\s*": " or ",
+    r"\b(AND|OR|NOT|IN)\b": lambda match: match[1].lower(),
+    r"!(?!=)\s*": "not ",
+    r"\s*[,;]\s*(?=[A-Za-z_][\w.]*\s*[<>=!])": " and ",
+    r"([<>]=?\s*)0,(?=\d+\b)": r"\g<1>0.",
+    r"(\d+(?:\.\d+)?)\s*%": lambda match: f"{float(match[1]) / 100:g}",
+    r"(?<![\w.])(\d+)/([1-9]\d*)": lambda match: f"{int(match[1]) / int(match[2]):g}",
+    _SEVERAL.pattern: r" in [\1]",
+}
+"""Signs of other languages, and what a condition has in their place."""
 
 Values = Mapping[str, Any]
 Truth = Callable[[Values], bool | None]
@@ -66,6 +85,8 @@ class Exclusion:
         self.numbers: list[float] = []  # numbers that keys are compared with
         self.relates_keys = False  # whether a key is compared with another key
         self.first_unknown = ""  # first name that is compared like a key, and is none
+        # texts that are compared like numbers
+        self.no_numbers: list[str] = []
         try:
             if not isinstance(text, str):
                 raise ValueError(text)
@@ -74,7 +95,9 @@ class Exclusion:
             )
             self._truth = self._compile(parsed.body)
         except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-            raise UserError(f"{SETTING}: '{text}' cannot be read.\n{_EXAMPLE}") from error
+            raise UserError(
+                f"{SETTING}: '{text}' cannot be read.\n{_correct(text, keys) or _EXAMPLE}"
+            ) from error
 
     def holds(self, values: Values) -> bool:
         """Return whether the condition is true for a point, or for all points that continue a part
@@ -112,7 +135,7 @@ class Exclusion:
         for other in () if has_keys_only else others:
             literal = _literal(other)
             if order and isinstance(literal, str):
-                self._note_unknown(literal)
+                self.no_numbers.append(literal)
             elif keys[0] is not None and not order:
                 self.equalities.append((keys[0], literal))
 
@@ -162,6 +185,21 @@ def exact(point: Values, keys: Collection[str]) -> str:
         return ""
     compared = [key for key, _ in condition.equalities]
     return text if compared == [*point] and condition.holds(point) else ""
+
+
+def _correct(text: Any, keys: Collection[str]) -> str:
+    """Return a condition to type in place of one with signs of other languages; empty if none can
+    be read."""
+    corrected = str(text)
+    for pattern, plain in _REPAIRS.items():
+        corrected = re.sub(pattern, plain, corrected)
+    if corrected == text:
+        return ""
+    try:
+        Exclusion(corrected, keys)
+    except UserError:
+        return ""
+    return f"Type in its place: {shlex.quote(corrected)}"
 
 
 def written(value: Any) -> str:

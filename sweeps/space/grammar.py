@@ -238,8 +238,7 @@ def _choice(override: Override, condition: Condition | None = None) -> Choice:
         _refuse_endless(override, sweep)
     if isinstance(sweep, Logspace) and sweep.problem:
         raise UserError(
-            f"{override.input_line}: {sweep.problem}.\nType, for example:"
-            f" '{key}=logspace(1e-4,1e-1,7)'"
+            f"{override.input_line}: {sweep.problem}.\nType, for example: '{key}={sweep.example}'"
         )
     is_sweep = override.is_sweep_override()
     elements = list(override.sweep_iterator()) if is_sweep else [override._value]

@@ -1,5 +1,6 @@
 """The search space: parameters with their values, and the points that they make."""
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -10,7 +11,7 @@ from typing import TypeVar
 
 from sweeps.base.errors import UserError
 from sweeps.hydra.settings import SweeperConf
-from sweeps.hydra.sweeper_settings import is_grid_sampler
+from sweeps.hydra.sweeper_settings import advise_search, is_grid_sampler
 from sweeps.space.exclusion import Exclusion
 from sweeps.space.listed import Listed
 from sweeps.space.parameters import (
@@ -215,8 +216,7 @@ class SearchSpace:
                 if parameter.key in point and self.exists(parameter, point):
                     raise UserError(
                         f"{parameter.key}={parameter.typed}: a grid needs a finite list of"
-                        " values.\nUse a search: type hydra/sweeper=optuna without"
-                        " hydra/sweeper/sampler=grid, or list values:"
+                        f" values.\nTo search, {advise_search(sys.argv)}, or list values:"
                         f" {parameter.key}={parameter.low},{parameter.high}"
                     )
             if (key := canonical(point)) not in earlier and not self.excludes(point):

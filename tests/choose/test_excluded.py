@@ -159,8 +159,10 @@ def test_points_of_a_removed_exclusion_are_tried(tmp_path: Path, sampler: str, i
     [
         ("xx > 1", "'xx > 1' has xx, which is not swept.\nDid you mean x?"),
         ("x >", "'x >' cannot be read.\nCompare swept keys"),
+        ("X => 1 && x=0,1", "'X => 1 && x=0,1' cannot be read.\nType in its place: 'X >= 1 and x in \\[0,1\\]'$"),
         ("__import__('os')", "cannot be read"),
         ({"x": 1}, "'{'x': 1}' cannot be read.\nCompare swept keys"),
+        ("x>big", "'x>big' has big, which is no number and is not swept.\nType a number, or one of: x"),
         ("x=9", "has x=9, which no trial has.\nChoose among: 1,2,3"),
         ("x>3", "exclude 'x>3': it holds for no point.\nCompare with values that are swept: x=1,2,3"),
         ("x=0.5", "exclude 'x=0.5': x is continuous, so that a single value .*\nType a range, as in 'x > 0.5'"),

@@ -783,7 +783,7 @@ def test_launcher_that_cannot_start(make: MakeSearch, start: list[dict[str, Any]
 
 
 def test_grid_refuses_a_warm_start(make: MakeSearch) -> None:
-    advice = "a grid tries every point anyway.\nTo search, type hydra/sweeper=optuna without hydra/sweeper/sampler=grid"
+    advice = "a grid tries every point anyway.\nTo search, type hydra/sweeper=optuna"
     for setting in ({"start": [{"x": 1}]}, {"learn_from": ["before"]}):
         with pytest.raises(UserError, match=f"^hydra.sweeper.{next(iter(setting))}: {advice}$"):
             make("x=1,2", sampler="Grid", **setting)

@@ -282,11 +282,10 @@ def test_nested_targets_are_called_without_a_warning() -> None:
 @pytest.mark.parametrize(
     "typed, settings, message",
     [
-        ("seed=1,2", {"exclude": ["sed=1"]}, "'sed=1' has sed, which is not swept.\nDid you mean seed?"),
+        ("seed=1,2", {"exclude": ["Sed=1"]}, "'Sed=1' has Sed, which is not swept.\nDid you mean seed?"),
         ("optimizer=adam,sgd", {"exclude": ["optimizer=sdg"]}, "optimizer=sdg, which no trial has.\nDid you mean sgd?"),
         ("optimizer=adam,sgd", {"exclude": ["optimizer>3"]}, "an order of optimizer, which has no numbers.\n"),
-        ("seed=1,2", {"exclude": ["not seed"]}, "has seed=True, which no trial has.\n"),
-        ("seed=1,2", {"exclude": ["seed+1>1"]}, "'seed+1>1' cannot be read.\nCompare swept keys"),
+        ("seed=1,2", {"exclude": ["not seed"]}, "has seed without a value.\nCompare it, as in seed=1"),
         ("lr=interval(0,1)", {"exclude": ["lr=5"]}, "lr=5, which no trial has.\nChoose among: interval(0,1)"),
         ("seed=1,2", {"exclude": ["seed>0"]}, "leaves no point to try: seed>0.\nRemove a condition"),
         ("optimizer=zip(lr=[1,2],seed=[1,2])", {}, "would not be set.\nChoose another name, as in optimizer_and_more"),

@@ -11,7 +11,7 @@ from sweeps.hydra.settings import SweeperConf
 from sweeps.space.grammar import space_of
 from sweeps.space.listed import removed_point
 from sweeps.space.space import canonical
-from sweeps.study.plan.listed_points import read_listed
+from sweeps.study.plan.listed_points import read_listed, with_start
 from sweeps.trial.job import Point
 from tests.command_lines import rows, run, theirs
 from tests.study.test_search_space import space
@@ -58,6 +58,7 @@ def test_table_is_a_list_without_its_empty_cells(tmp_path: Path) -> None:
     table = tmp_path / "points.csv"
     table.write_text("\ufeffopt, lr,m\nadam,1e-1,\nsgd,,0.9\n")
     assert read(str(table)) == LIST
+    assert with_start(SweeperConf(start=str(table)), Composer()).start == LIST  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +128,7 @@ def test_wrong_tables_are_refused(tmp_path: Path, content: str) -> None:
 
 def test_search_has_no_listed_points() -> None:
     settings = SweeperConf(points=[{"a": 1}], sampler={"_target_": "optuna.samplers.TPESampler"})
-    with pytest.raises(UserError, match=r"a search chooses its points\.\nUse hydra\.sweeper\.start"):
+    with pytest.raises(UserError, match=r"a search chooses its points\.\nTo .*: .hydra\.sweeper\.start=\[\{a:1\}\]"):
         read_listed(settings, Composer(), space("a=1,2"))  # type: ignore[arg-type]
 
 

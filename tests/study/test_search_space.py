@@ -124,7 +124,7 @@ def test_invalid_conditions_are_refused(text: str) -> None:
         ("x=range(1,inf)", "has no end"),
         ("x=range(0,1,0)", "has no end"),
         ("x=range(5,1)", "has no values"),
-        ("x=logspace(0,1,3)", r"and a count.\nType, for example: 'x=logspace\(1e-4,1e-1,7\)'"),
+        ("x=logspace(0,1,3)", r"and a count.\nType, for example: 'x=logspace\(1e-4,1e-1,3\)'"),
         ("x=logspace(1,2,1)", "its count must be a whole number from 2 on"),
         ("p=zip(a=[1,2],b=[3])", r"but a has 2 values, b has 1 value.\nType, for example: 'p=zip\("),
         ("p=zip(a=[1,2])", "needs two or more keys of equal length"),

@@ -23,7 +23,9 @@ class _Source:
     """What the source of a module defines."""
 
     names: set[str]
-    functions: dict[str, ast.arguments]
+    # of its functions, and of its classes that have an __init__
+    signatures: dict[str, ast.arguments]
+    of_keras: dict[str, str]  # modules of Keras from which names are imported
     is_dynamic: bool  # whether the module may define more names as it runs
 
 
@@ -47,16 +49,19 @@ def check(key: str, target: object) -> None:
 def check_settings(
     section: str, target: str, settings: tuple[str, ...], arguments: tuple[str, ...] = ()
 ) -> None:
-    """Raise ValueError for the first of `settings` that is no parameter of the function `target`.
+    """Raise ValueError for the first of `settings` that is no parameter of the function or class
+    `target`.
 
-    `arguments` are parameters that the trainer fills in. A target that is no plain function of its
-    module, or takes any keyword, passes.
+    `arguments` are parameters that the trainer fills in. A target that is no plain function or
+    class of its module, or takes any keyword, passes.
     """
     source = _source_of(section, target)
     name = target.rpartition(".")[2]
-    if source is None or name not in source.functions:
+    while source and name in source.of_keras:
+        source = _source_of(section, f"{source.of_keras[name]}.{name}")
+    if source is None or name not in source.signatures:
         return
-    signature = source.functions[name]
+    signature = source.signatures[name]
     if signature.kwarg is not None:
         return
 
@@ -159,13 +164,20 @@ def _read(module: ModuleSpec) -> _Source | None:
 
     text = get_data(path)
     tree = ast.parse(text, path)
-    functions = {
-        statement.name: statement.args
+    is_keras = module.name.partition(".")[0] == "keras"
+    signatures = {
+        statement.name: signature
         for statement in tree.body
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
+        if (signature := _signature(statement, is_keras)) is not None
     }
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     imports_all = any(node.names[0].name == "*" for node in imports)
+    of_keras = {
+        alias.name: str(node.module)
+        for node in imports
+        for alias in node.names
+        if str(node.module).startswith("keras.") and alias.asname in (None, alias.name)
+    }
 
     table = symtable.symtable(text, path, "exec")
     names = {
@@ -174,7 +186,25 @@ def _read(module: ModuleSpec) -> _Source | None:
         if symbol.is_assigned() or symbol.is_imported()
     }
     is_dynamic = imports_all or "__getattr__" in names or "globals" in table.get_identifiers()
-    return _Source(names, functions, is_dynamic)
+    return _Source(names, signatures, of_keras, is_dynamic)
+
+
+def _signature(statement: ast.stmt, is_keras: bool) -> ast.arguments | None:
+    """Return the parameters of a function, or of a class with an `__init__`; None for other
+    statements, and for a class that a decorator or a metaclass may change."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+        return statement.args
+    if not isinstance(statement, ast.ClassDef):
+        return None
+    if not is_keras and (statement.decorator_list or statement.keywords):
+        return None
+    for method in statement.body:
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+            method.args.args = method.args.args[1:]
+            if is_keras:  # because Keras refuses keywords without a name
+                method.args.kwarg = None
+            return method.args
+    return None
 
 
 def _modules(folders: Sequence[str] | None) -> list[str]:

@@ -3,14 +3,19 @@
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 from omegaconf import DictConfig, OmegaConf
 
 from sweeps.base.errors import UserError
 from sweeps.base.wording import counted
+from sweeps.hydra.mistakes import advise_sweep
 from sweeps.hydra.settings import SweeperConf
 from sweeps.hydra.sweeper_settings import target_of
+from sweeps.hydra.units import range_of
+from sweeps.space.exclusion import is_number
 from sweeps.space.space import Choice, Interval, Parameter, SearchSpace, is_grid
+from sweeps.study.plan.compose import Composer
 from sweeps.study.run.choosing import total
 
 
@@ -19,7 +24,7 @@ def likely_mistakes(
     space: SearchSpace,
     config: DictConfig,
     words: Sequence[str],
-    options: Callable[[str], Sequence[str]],
+    composer: Composer,
 ) -> Iterator[str]:
     """Yield settings that likely mean something else, such as a value typed twice, or more trials
     than points."""
@@ -27,7 +32,8 @@ def likely_mistakes(
     yield from _far_target(settings)
     yield from _ranges_of_one(words)
     yield from _replaced_words(words)
-    yield from _joined_choices(words, options)
+    yield from _joined_choices(words, composer.options)
+    yield from ranges_as_texts(space, composer)
     for parameter in space.parameters:
         if problem := _decimal_comma(parameter, config):
             yield problem
@@ -82,30 +88,47 @@ def _far_target(settings: SweeperConf) -> Iterator[str]:
         )
 
 
-def with_decimal_comma(error: UserError, space: SearchSpace, config: DictConfig) -> UserError:
-    """Return the error of a value with the notice that a decimal comma made the value of it."""
+def with_likely_mistake(
+    error: UserError,
+    space: SearchSpace,
+    config: DictConfig,
+    words: Sequence[str],
+    composer: Composer,
+) -> UserError:
+    """Return the error of a value with the notice that a decimal comma, or a list of choices, made
+    the value of it."""
     text = str(error)
+    for problem in _joined_choices(words, composer.options):
+        if text.startswith(f"{problem.partition('=')[0]}."):
+            return type(error)(f"{text.splitlines()[0]}\n{problem}")
     for parameter in space.parameters:
         problem = _decimal_comma(parameter, config)
         if problem and text.startswith(f"{parameter.key}="):
-            return type(error)(f"{text.splitlines()[0]}\n{problem}")
+            return type(error)(f"{text.splitlines()[0].partition('; try')[0]}\n{problem}")
     return error
 
 
 def _decimal_comma(parameter: Parameter, config: DictConfig) -> str:
-    """Return that two whole numbers are likely one number with a decimal comma; empty if not."""
+    """Return that two whole numbers are likely one number with a decimal comma, or four are two;
+    empty if not."""
     key = parameter.key
     texts = parameter.texts if isinstance(parameter, Choice) else ()
     whole = [text.strip("'") for text in texts]
-    if len(whole) != 2 or not all(text.isdecimal() for text in whole):
+    before = whole[::2]
+    after = whole[1::2]
+    if not whole or len(before) != len(after) or not all(text.isdecimal() for text in whole):
         return ""
     current = OmegaConf.select(config, key.lstrip("+"), throw_on_resolution_failure=False)
-    has_leading_zero = len(whole[1]) > 1 and whole[1].startswith("0")
+    has_leading_zero = any(len(text) > 1 and text.startswith("0") for text in after)
     if not isinstance(current, float) and not has_leading_zero:
         return ""
+    if len(before) > 1 and {*before} != {"0"}:
+        return ""
+    points = ",".join(f"{first}.{second}" for first, second in zip(before, after, strict=True))
+    count, meant = ("two", "one") if len(before) == 1 else (str(len(whole)), "numbers")
     return (
-        f"{key}={','.join(whole)} is two values. For one with a decimal point, type: "
-        f"{key}={whole[0]}.{whole[1]}"
+        f"{key}={','.join(whole)} is {count} values. For {meant} with a decimal point, type:"
+        f" {key}={points}"
     )
 
 
@@ -133,3 +156,16 @@ def _joined_choices(words: Sequence[str], options: Callable[[str], Sequence[str]
         if is_list and not key.startswith("hydra/") and options(key):
             sweep = f"{key}={value.strip('[] ')}"
             yield f"{word} is one choice, of all these files. To sweep them, type: {sweep}"
+
+
+def ranges_as_texts(space: SearchSpace, composer: Composer) -> Iterator[str]:
+    """Yield the typed ranges such as 10..20 that are texts, of keys whose values are numbers."""
+    for word in space.fixed:
+        key, _, value = word.partition("=")
+        if not range_of(value):
+            continue
+        others = [other for other in space.fixed if other != word]
+        with suppress(UserError):
+            config = composer.compose(others, 0)
+            if is_number(OmegaConf.select(config, key, throw_on_resolution_failure=False)):
+                yield f"{word} is a text. {advise_sweep(key, value, config)}"

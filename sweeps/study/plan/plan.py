@@ -34,7 +34,8 @@ from sweeps.study.folder.handover import refuse_driver_job
 from sweeps.study.folder.reading import read_study
 from sweeps.study.plan.compose import Composer, describe_gpus, describe_unread
 from sweeps.study.plan.help import at_once
-from sweeps.study.plan.likely_mistakes import likely_mistakes, with_decimal_comma
+from sweeps.study.plan.likely_mistakes import likely_mistakes, ranges_as_texts, with_likely_mistake
+from sweeps.study.plan.listed_points import in_table, with_start
 from sweeps.study.plan.points import Points, announce
 from sweeps.study.plan.price import measured_price
 from sweeps.study.plan.typed_space import in_space, read_space, refuse_fractions
@@ -157,14 +158,15 @@ def make(
     loader = app.hydra_context.config_loader
     brought = Brought(loader, config)
     composer = Composer(loader, config, brought if is_new or settings.extend else None)
+    settings = with_start(settings, composer)
     space, notes = read_space(composer, config, settings, typed, is_new)
     # also those of files
     refuse_typed(*space.fixed, *(f"{swept.key}={swept.typed}" for swept in space.parameters))
     if not grid:
-        _refuse_search(settings, space, app.task_function)
+        _refuse_search(settings, space, app.task_function, composer)
     choosing = Choosing(name, folder, settings, space, config)
     notes += [*_describe_seeds(settings, choosing.seeds), *choosing.earlier.notes]
-    notes += likely_mistakes(settings, space, config, words, composer.options)
+    notes += likely_mistakes(settings, space, config, words, composer)
 
     trials = _trial_launcher(launcher, settings, folder)
     if choosing.prunes and is_new and isinstance(trials, BatchTrials):
@@ -182,7 +184,7 @@ def make(
     try:
         checked = _check_points(points, choosing, settings, is_new)
     except UserError as error:
-        answer = with_decimal_comma(error, space, config)
+        answer = with_likely_mistake(error, space, config, words, composer)
         if answer is error:
             raise
         raise answer from error
@@ -247,12 +249,14 @@ def _direction_word(directions: Sequence[str]) -> str:
     return shlex.quote(f"hydra.sweeper.direction={typed}")
 
 
-def _refuse_search(settings: SweeperConf, space: SearchSpace, task_function: TaskFunction) -> None:
+def _refuse_search(
+    settings: SweeperConf, space: SearchSpace, task_function: TaskFunction, composer: Composer
+) -> None:
     """Raise UserError if a search lacks its space, its number of trials or its objective."""
     if not space.parameters and not settings.custom_search_space:
-        raise UserError(
-            "a search needs a search space.\nAdd one, such as 'lr=tag(log, interval(1e-4, 1e-1))'"
-        )
+        example = "Add one, such as 'lr=tag(log, interval(1e-4, 1e-1))'"
+        advice = next(ranges_as_texts(space, composer), example)
+        raise UserError(f"a search needs a search space.\n{advice}")
     if settings.n_trials is None:
         raise UserError("a search needs a number of trials.\nAdd hydra.sweeper.n_trials=20")
     if _returns_nothing(task_function):
@@ -302,7 +306,8 @@ def _check_points(
         except Infeasible as error:
             answers.append(str(error))
         except UserError as error:
-            raise in_space(error, space, seeded, points.compose, points.check) from error
+            answer = in_space(error, space, seeded, points.compose, points.check)
+            raise in_table(answer, settings, seeded) from error
     if is_new and not whole_grid:
         refuse_fractions(space, [{**seed, **point} for point in space.corners()], points.check)
 

@@ -3,9 +3,10 @@
 import math
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 from hydra.core.override_parser.types import Override
@@ -20,7 +21,7 @@ from sweeps.hydra.settings import SweeperConf
 from sweeps.record.narrowed import has_untried
 from sweeps.record.study import StudySnapshot
 from sweeps.record.study_file import sweeps_line
-from sweeps.space.exclusion import SETTING, is_number
+from sweeps.space.exclusion import SETTING, Exclusion, is_number, written
 from sweeps.space.grammar import parse, parse_condition
 from sweeps.space.space import Choice, Condition, Interval, Parameter, SearchSpace, is_grid, text_of
 from sweeps.space.unused import unused_exclusions
@@ -118,9 +119,7 @@ def _refuse_exclusions(space: SearchSpace) -> None:
     typed = {key: ", ".join(part.typed for part in parts) for key, parts in swept.items()}
     for exclusion in space.excluded:
         prefix = f"{SETTING}: '{exclusion.text}' has"
-        if name := exclusion.first_unknown:
-            advice = _meant(closest(name, swept)) or f"Choose among: {', '.join(swept)}"
-            raise UserError(f"{prefix} {name}, which is not swept.\n{advice}")
+        _refuse_unknown(exclusion, prefix, [*swept])
         for key in exclusion.ordered:
             if not any(is_number(value) for part in swept[key] for value in part.values):
                 raise UserError(
@@ -129,6 +128,11 @@ def _refuse_exclusions(space: SearchSpace) -> None:
                 )
         for key, value in exclusion.equalities:
             if not any(part.find(value) for part in swept[key]):
+                if value is True and "true" not in exclusion.text.lower():
+                    example = f"{key}={written(swept[key][0].values[0])}"
+                    raise UserError(
+                        f"{prefix} {key} without a value.\nCompare it, as in {shlex.quote(example)}"
+                    )
                 near = closest(str(value), _texts_of(swept[key]))
                 advice = _meant(near) or f"Choose among: {typed[key]}"
                 raise UserError(f"{prefix} {key}={value}, which no trial has.\n{advice}")
@@ -138,6 +142,24 @@ def _refuse_exclusions(space: SearchSpace) -> None:
             f"{', '.join(exclusion.text for exclusion in space.excluded)}"
             ".\nRemove a condition, or type more values"
         )
+
+
+def _refuse_unknown(exclusion: Exclusion, prefix: str, swept: Sequence[str]) -> None:
+    """Raise UserError if a condition compares a name that is no swept key, or compares with no
+    number."""
+    if name := exclusion.first_unknown:
+        advice = _meant(_near_swept(name, swept)) or f"Choose among: {', '.join(swept)}"
+        raise UserError(f"{prefix} {name}, which is not swept.\n{advice}")
+    for name in exclusion.no_numbers:
+        usual = f"Type a number, or one of: {', '.join(swept)}"
+        advice = _meant(_near_swept(name, swept)) or usual
+        raise UserError(f"{prefix} {name}, which is no number and is not swept.\n{advice}")
+
+
+def _near_swept(name: str, swept: Iterable[str]) -> str:
+    """Return the swept key that was likely meant; empty if none is near."""
+    lowered = {key.lower(): key for key in swept}
+    return lowered.get(closest(name.lower(), lowered), "")
 
 
 def _meant(near: str) -> str:
@@ -265,7 +287,12 @@ def in_space(
     for interval in space.parameters:
         if isinstance(interval, Interval) and _is_whole(interval, point, check):
             return _fractions(interval)
-    return _lacking(error, space, compose) or _with_lists(error, space) or _with_typed(error, space)
+    return (
+        _lacking(error, space, compose)
+        or _with_lists(error, space)
+        or _with_all_values(error, space, point, check)
+        or _with_typed(error, space)
+    )
 
 
 def refuse_fractions(space: SearchSpace, points: Sequence[Point], check: Check) -> None:
@@ -344,6 +371,42 @@ def _with_lists(error: UserError, space: SearchSpace) -> UserError | None:
             lists = ",".join(f"[{text}]" for text in parameter.texts)
             return UserError(f"{problem}\nType: {shlex.quote(f'{parameter.key}={lists}')}")
     return None
+
+
+def _with_all_values(
+    error: UserError, space: SearchSpace, point: Point, check: Check
+) -> UserError | None:
+    """Return the error of one value with advice that has all values of its key, each as it is
+    advised; else None."""
+    text = str(error)
+    listed = {*chain(*space.listed)}
+    for parameter in space.parameters:
+        key = parameter.key
+        advised = re.compile(rf"\b((?:Type:|Did you mean|try) )'?{re.escape(key)}=([^\s?']+)'?")
+        place = advised.search(text) if text.startswith(f"{key}=") else None
+        if not isinstance(parameter, Choice) or place is None or key in listed:
+            continue
+        if parameter.condition or len(parameter.values) > _MOST_COMPOSED:
+            return None
+        texts = []
+        for value, typed in zip(parameter.values, parameter.texts, strict=True):
+            texts.append(_advised_text(advised, partial(check, {**point, key: value}), typed))
+        if "" in texts:
+            return error
+        words = shlex.quote(f"{key}={','.join(dict.fromkeys(texts))}")
+        return UserError(f"{text[: place.start()]}{place[1]}{words}{text[place.end() :]}")
+    return None
+
+
+def _advised_text(advised: re.Pattern[str], check: Callable[[], object], typed: str) -> str:
+    """Return the value that the error of a check advises, empty if it advises none; the typed value
+    if the check passes."""
+    try:
+        check()
+    except UserError as error:
+        match = advised.search(str(error))
+        return match[2] if match else ""
+    return typed
 
 
 def _with_typed(error: UserError, space: SearchSpace) -> UserError:

@@ -113,6 +113,7 @@ def test_missing_keras_is_answered_by_its_installation(package: Path, monkeypatc
         ("f", ("x",), "model.x is no setting of its.f\nRemove it; its settings: model.width, model.depth"),
         ("nothing", ("width",), "model.width is no setting of its.nothing\nRemove it; its settings: none"),
         ("takes_all", ("wdith",), ""),
+        ("Own", ("wdith",), "model.wdith is no setting of its.Own; did you mean width?"),
         ("Class", ("wdith",), ""),  # because the arguments of the bases are in no source
         ("renamed", ("wdith",), ""),
     ],
@@ -123,6 +124,7 @@ def test_settings_that_a_function_does_not_take(
     (tmp_path / "its.py").write_text(
         "from os.path import join as renamed\n"
         "def f(x, width, *, depth=1): ...\ndef nothing(x): ...\ndef takes_all(x, **more): ...\nclass Class: ...\n"
+        "class Own:\n    def __init__(self, x, width): ...\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     targets.check_settings.cache_clear()
