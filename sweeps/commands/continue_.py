@@ -38,7 +38,7 @@ def continue_(
         typer.Option("--set", metavar="KEY=VALUE", help="the longer budget, as in steps=5000"),
     ] = None,
 ) -> None:
-    """Train completed and paused trials longer, from where they ended."""
+    """Train completed and paused trials longer."""
     from sweeps.study.run.requests import request_retries
 
     study, definition = read(name, root)

@@ -176,7 +176,7 @@ def test_end_has_the_duration_of_the_attempt(folder: TrialFolder) -> None:
 @pytest.mark.parametrize("state", State)
 def test_every_end_that_is_no_result_has_words(folder: TrialFolder, state: State) -> None:
     end = folder.new_attempt().close(Outcome(state))
-    assert end.error == ("" if state in (State.COMPLETED, State.PRUNED) else "unknown reason")
+    assert end.error == ("" if state in (State.COMPLETED, State.PRUNED, State.PAUSED) else "unknown reason")
 
 
 def test_an_attempt_that_never_began_only_waited(folder: TrialFolder) -> None:

@@ -172,12 +172,12 @@ def _read(module: ModuleSpec) -> _Source | None:
     }
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     imports_all = any(node.names[0].name == "*" for node in imports)
-    of_keras = {
-        alias.name: str(node.module)
-        for node in imports
-        for alias in node.names
-        if str(node.module).startswith("keras.") and alias.asname in (None, alias.name)
-    }
+    of_keras: dict[str, str] = {}
+    for node in imports:
+        module = str(node.module)
+        plain = [alias.name for alias in node.names if alias.asname in (None, alias.name)]
+        if module.startswith("keras."):
+            of_keras |= dict.fromkeys(plain, module)
 
     table = symtable.symtable(text, path, "exec")
     names = {
