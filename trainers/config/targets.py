@@ -174,10 +174,10 @@ def _read(module: ModuleSpec) -> _Source | None:
     imports_all = any(node.names[0].name == "*" for node in imports)
     of_keras: dict[str, str] = {}
     for node in imports:
-        module = str(node.module)
+        origin = str(node.origin)
         plain = [alias.name for alias in node.names if alias.asname in (None, alias.name)]
-        if module.startswith("keras."):
-            of_keras |= dict.fromkeys(plain, module)
+        if origin.startswith("keras."):
+            of_keras |= dict.fromkeys(plain, origin)
 
     table = symtable.symtable(text, path, "exec")
     names = {
