@@ -174,7 +174,7 @@ def _read(module: ModuleSpec) -> _Source | None:
     imports_all = any(node.names[0].name == "*" for node in imports)
     of_keras: dict[str, str] = {}
     for node in imports:
-        origin = str(node.origin)
+        origin = str(node.module)
         plain = [alias.name for alias in node.names if alias.asname in (None, alias.name)]
         if origin.startswith("keras."):
             of_keras |= dict.fromkeys(plain, origin)
