@@ -449,8 +449,8 @@ def test_memory_limit_of_the_user_is_applied(tmp_path: Path) -> None:
     assert "GB, more than hydra.launcher.mem_gb=0.5" in out
     *_, advice = filter(None, out.splitlines())
     assert advice.endswith("--retry out_of_memory hydra.launcher.mem_gb=1"), advice
-    _, _, typed = advice.partition(" type more of it: python ")
-    retried = lines.run(shlex.split(typed), tmp_path, {"PYTHONPATH": str(APPS.parents[1])})
+    _, _, typed = advice.partition(" type more of it: sweepyard ")
+    retried = lines.run(["-m", "sweeps", *shlex.split(typed)], tmp_path, {"PYTHONPATH": str(APPS.parents[1])})
     assert retried.code == 0, retried.said
     assert [row.state for row in trials(tmp_path)] == [State.COMPLETED] * 2
     code, out = run(tmp_path / "free", *GRID, "+eats_gb=1.2")  # more than the estimate
