@@ -73,19 +73,24 @@ def uninterrupted(folder: Path) -> dict[int, dict[str, float]]:
     return results(folder, "whole")
 
 
+def kill_drivers(folder: Path, words: list[str], after_s: list[float]) -> None:
+    """Start a study again and again, and kill its driver after so many seconds each time."""
+    for seconds in after_s:
+        driver = lines.start_afresh([SWEEP, "-m", *words], folder)
+        try:
+            driver.wait(seconds)
+        except subprocess.TimeoutExpired:
+            driver.kill()
+        driver.communicate()
+        wait_until(lambda: not processes(folder))
+
+
 @pytest.mark.long
 def test_repeatedly_killed_study_ends_like_an_uninterrupted_study(
     folder: Path, uninterrupted: dict[int, dict[str, float]]
 ) -> None:
     instants = random.Random(1)
-    for _ in range(6):
-        driver = lines.start_afresh([SWEEP, "-m", *EIGHT, "hydra.sweeper.study_name=killed"], folder)
-        try:
-            driver.wait(instants.uniform(0.3, 6))
-        except subprocess.TimeoutExpired:
-            driver.kill()
-        driver.communicate()
-        wait_until(lambda: not processes(folder))
+    kill_drivers(folder, [*EIGHT, "hydra.sweeper.study_name=killed"], [instants.uniform(0.3, 6) for _ in range(6)])
     code, out = finish(folder, "killed", *EIGHT)
     assert code == 0, out
     assert results(folder, "killed") == uninterrupted
@@ -417,14 +422,7 @@ def test_killed_search_with_rungs_promotes_and_trains_longer(
 ) -> None:
     words = [*EIGHT, "hydra/sweeper/rungs=halving", "hydra.sweeper.rungs.first=2", "hydra.sweeper.study_name=rungs"]
     instants = random.Random(2)
-    for _ in range(3):
-        driver = lines.start_afresh([SWEEP, "-m", *words, "tracking=none"], folder)
-        try:
-            driver.wait(instants.uniform(3, 8))
-        except subprocess.TimeoutExpired:
-            driver.kill()
-        driver.communicate()
-        wait_until(lambda: not processes(folder))
+    kill_drivers(folder, [*words, "tracking=none"], [instants.uniform(3, 8) for _ in range(3)])
     code, out = finish(folder, "rungs", *words[:-1], "tracking=none")
     assert code == 0, out
     study = folder / "multirun" / "rungs"

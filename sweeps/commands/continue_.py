@@ -1,6 +1,5 @@
 """sweepyard continue: let ended and paused trials train longer, from their checkpoints."""
 
-import os
 import shlex
 from collections.abc import Sequence
 from typing import Annotated
@@ -8,9 +7,9 @@ from typing import Annotated
 import typer
 
 from sweeps.base.errors import UserError
-from sweeps.base.files import holder
 from sweeps.choose.rungs import pause_results
-from sweeps.commands import MULTIRUN, Name, Root, command, console, read, working_folder
+from sweeps.commands import MULTIRUN, Name, Root, command, console, read
+from sweeps.commands.resume import drive_on, refuse_moved, refuse_running
 from sweeps.record import study_file
 from sweeps.record.place import resume_line
 from sweeps.record.study import StudySnapshot, TrialRecord
@@ -42,27 +41,20 @@ def continue_(
     from sweeps.study.run.requests import request_retries
 
     study, definition = read(name, root)
-    longer = [*([f"epochs={epochs}"] if epochs else []), *(change or [])]
+    refuse_moved(study.folder, definition)
+    longer = [*(change or [])]
+    if epochs:
+        longer.append(f"epochs={epochs}")
     trials = _choose(study, top, trial or [], longer)
     for chosen in trials:
         _check(study, chosen, longer)
-    if process := holder(study.folder / "driver.lock"):
-        stop_line = study_file.sweeps_line("stop", study.folder)
-        raise UserError(
-            f"study {study.name} is being run by {process}.\nStop it first: {stop_line}"
-        )
-    line = resume_line(definition, study.folder)
-    study_file.refuse_foreign(
-        study.folder, f"cd {shlex.quote(definition.working_folder)} && {line}"
-    )
+    refuse_running(study)
+
     request_retries(study.folder, [chosen.number for chosen in trials], longer)
     console.print(
         "A schedule that depends on the end, such as a cosine, is computed anew for the new end"
     )
-    console.print(line)
-    os.chdir(working_folder(definition))
-    words = shlex.split(line)
-    os.execvp(words[0], words)  # noqa: S606 - the command that the user typed, without a shell
+    drive_on(study.folder, definition, resume_line(definition, study.folder))
 
 
 def _choose(
@@ -80,16 +72,8 @@ def _choose(
             f"continue {study.name}: type either --top or --trial.\n"
             f"Type, for example: {line} --top 3 {shlex.join(['--set', longer[0]])}"
         )
-    by_number = {trial.number: trial for trial in study.rows}
-    for number in numbers:
-        if number not in by_number:
-            last = len(study.rows) - 1
-            raise UserError(
-                f"--trial {number}: study {study.name} has no such trial.\n"
-                f"Type a number from 0 to {last}"
-            )
     if numbers:
-        return [by_number[number] for number in numbers]
+        return [study.trial(number) for number in numbers]
     best = [*study.top(), *_best_paused(study)][:top]
     if not best:
         raise UserError(

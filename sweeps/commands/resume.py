@@ -60,7 +60,7 @@ def resume(
     from sweeps.study.folder.reading import read_space
 
     folder, definition = study_file.find(name, root)
-    _refuse_moved(folder, definition)
+    refuse_moved(folder, definition)
     if add:
         study, _ = read(name, root)
         requests = manual.add_points(definition, read_space(definition), study, add)
@@ -73,6 +73,11 @@ def resume(
     line = resume_line(definition, folder)
     if changes:
         line = change_line(definition, read(name, root)[0], changes)
+    drive_on(folder, definition, line)
+
+
+def drive_on(folder: Path, definition: Definition, line: str) -> None:
+    """Turn this process into the study's own command. Raises UserError for another user's study."""
     study_file.refuse_foreign(folder, f"cd {shlex.quote(definition.working_folder)} && {line}")
     console.print(line)
     os.chdir(working_folder(definition))
@@ -80,7 +85,7 @@ def resume(
     os.execvp(words[0], words)  # noqa: S606 - the command that the user typed, without a shell
 
 
-def _refuse_moved(folder: Path, definition: Definition) -> None:
+def refuse_moved(folder: Path, definition: Definition) -> None:
     """Raise UserError if the study was renamed or copied, because its command would resume or start
     another study."""
     is_beside = folder.parent == Path(definition.working_folder, MULTIRUN)
@@ -104,12 +109,17 @@ def _request_retries(study: StudySnapshot, retry: str, trials: str) -> None:
     from sweeps.study.run.requests import request_retries
 
     numbers = _numbers_to_retry(study, _states(retry), {*numbers_of("--trials", trials)})
+    refuse_running(study)
+    request_retries(study.folder, numbers)
+
+
+def refuse_running(study: StudySnapshot) -> None:
+    """Raise UserError if a driver runs the study."""
     if process := holder(study.folder / "driver.lock"):
         stop_line = study_file.sweeps_line("stop", study.folder)
         raise UserError(
             f"study {study.name} is being run by {process}.\nStop it first: {stop_line}"
         )
-    request_retries(study.folder, numbers)
 
 
 def _states(retry: str) -> list[str]:

@@ -152,15 +152,21 @@ def _near_function(call: str) -> str:
     names = sorted({*FUNCTIONS, *_FOREIGN_FUNCTIONS} - {*_CASTS})
     near = next(iter(difflib.get_close_matches(name.lower(), names, 1, cutoff=0.8)), "")
     form = _FOREIGN_FUNCTIONS.get(near, f"{near}({{}})")
-    numbers = [part for part in re.split(r"[\s,;:]+|\.\.+", arguments) if part]
-    if near == "qloguniform":
-        numbers = numbers[:2]
-    if near == "logspace" and (module or arguments.startswith("-")):
-        numbers[:2] = [_power(number) for number in numbers[:2]]
+    numbers = _numbers_of(near, arguments, has_powers=bool(module) or arguments.startswith("-"))
     if form.format("") in ("interval()", "range()", "logspace()") or near in _FOREIGN_FUNCTIONS:
         return _filled(form, numbers)
     is_own = near == name and not module
     return form.format(arguments) if near and not is_own else ""
+
+
+def _numbers_of(name: str, arguments: str, has_powers: bool) -> list[str]:
+    """Return the numbers among a function's arguments, without a step that ours does not have."""
+    numbers = [part for part in re.split(r"[\s,;:]+|\.\.+", arguments) if part]
+    if name == "qloguniform":
+        return numbers[:2]
+    if name == "logspace" and has_powers:
+        return [*map(_power, numbers[:2]), *numbers[2:]]
+    return numbers
 
 
 def _power(exponent: str) -> str:
