@@ -48,11 +48,11 @@ class Halving:
     def explain_no_use(self, trial: TrialRecord) -> str:
         """Return why rungs are of no use to a trial that has ended, and what to change; empty if
         they are."""
-        checkpoint = TrialFolder(trial.folder).checkpoint
-        if trial.state is State.PAUSED and not any(checkpoint.glob("*")):
+        folder = TrialFolder(trial.folder)
+        if trial.state is State.PAUSED and not folder.checkpoints():
             return (
                 f"trial {trial.number} paused without a checkpoint, so that it begins anew if it is"
-                f" promoted.\nSave one in trial.checkpoint_folder, here {checkpoint}"
+                f" promoted.\nSave one in trial.checkpoint_folder, here {folder.checkpoint}"
             )
         if trial.state is not State.COMPLETED or not pauses(trial) or pause_results(trial):
             return ""

@@ -98,10 +98,10 @@ def _check(study: StudySnapshot, trial: TrialRecord, longer: Sequence[str]) -> N
             f"--trial {trial.number}: the trial is {trial.state}; completed and paused trials can"
             f" train longer.\nTo run it again: {resume} --retry {trial.state}"
         )
-    checkpoint = TrialFolder(trial.folder).checkpoint
-    if not any(checkpoint.glob("*")):
+    folder = TrialFolder(trial.folder)
+    if not folder.checkpoints():
         raise UserError(
-            f"--trial {trial.number}: it has no checkpoint in {checkpoint}."
+            f"--trial {trial.number}: it has no checkpoint in {folder.checkpoint}."
             "\nLet your training save one in trial.checkpoint_folder, and train it anew"
         )
     values = read_values(trial.folder)

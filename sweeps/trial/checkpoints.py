@@ -3,6 +3,7 @@ absent."""
 
 import logging
 import os
+import time
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -43,6 +44,8 @@ def put_checkpoint(aside: Path) -> None:
     previous one."""
     with aside.open("rb") as file:
         os.fsync(file.fileno())
+    now = time.time()  # the clock of reports, because that of a file server may differ
+    os.utime(aside, (now, now))
     newest = aside.with_name(f"newest{aside.suffix}")
     if newest.exists():
         newest.replace(aside.with_name(f"previous{aside.suffix}"))

@@ -80,13 +80,22 @@ class TrialFolder:
         None without a report; also if an attempt began between the two, because such an attempt
         does not report again what an earlier one reported.
         """
-        written = max((file.stat().st_mtime for file in self.checkpoint.glob("*")), default=0.0)
+        written = max((file.stat().st_mtime for file in self.checkpoints()), default=0.0)
         lines = [line for line in self.read_metrics().values if line.time <= written]
         if not lines:
             return None
         last = lines[-1]
         begun = [attempt.began() or 0.0 for attempt in self.attempts()]
         return None if any(last.time < began <= written for began in begun) else last.step
+
+    def checkpoints(self) -> list[Path]:
+        """Return the files that a resumed attempt reads; never one that was being written."""
+        for pattern in ("newest.*", "previous.*"):  # of put_checkpoint
+            files = list(self.checkpoint.glob(pattern))
+            if files:
+                return files
+        others = self.checkpoint.glob("*")
+        return [file for file in others if not file.name.startswith("writing.")]
 
     def append_metrics(self, line: MetricsLine, name: str = METRICS) -> None:
         append_lines(self.path / name, [line.as_json()])

@@ -14,6 +14,7 @@ import pytest
 from sweeps.base.files import CorruptFile, holder
 from sweeps.record.trial_config import config_folders, read_overrides, read_values
 from sweeps.trial import Trial
+from sweeps.trial.checkpoints import put_checkpoint
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Request, State
 from sweeps.trial.machine.usage import Usage, measure
@@ -215,6 +216,20 @@ def test_whether_an_attempt_advanced(
         (folder.checkpoint / "state").touch()
         os.utime(folder.checkpoint / "state", (saved, saved))
     assert attempt.close(Outcome(State.TIMED_OUT, "time"), ended=20.0).advanced is advanced
+
+
+def test_a_checkpoint_that_was_being_written_is_none(folder: TrialFolder) -> None:
+    folder.checkpoint.mkdir()
+    half = folder.checkpoint / "writing.npz"
+    half.touch()
+    assert folder.checkpoints() == []
+    for step in (7, 8):
+        folder.append_metrics(MetricsLine(step, time.time(), {"loss": 1.0}))
+        put_checkpoint(half)
+        assert folder.checkpointed_step() == step  # also where both take less than a file system's tick
+        half.touch()
+    folder.append_metrics(MetricsLine(9, time.time(), {"loss": 1.0}))
+    assert folder.checkpointed_step() == 8
 
 
 def test_a_new_attempt_starts_clean(folder: TrialFolder) -> None:

@@ -66,7 +66,7 @@ def _describe_resumption(trial: TrialFolder, attempt: int) -> str:
     file cannot be read."""
     if all(earlier.began() is None for earlier in trial.attempts()):
         return "started"
-    if not any(trial.checkpoint.glob("*")):
+    if not trial.checkpoints():
         return f"begins again, in attempt {attempt}"
     step = trial.checkpointed_step()
     return f"resumed from {'its checkpoint' if step is None else f'step {step}'}"
