@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.command_lines import ROOT
-from tests.docs.pages import PAGES as ALL
+from tests.docs.pages import PAGES
 
-PAGES = [page for page in ALL if page.name != "README.md"]
 LONGEST = 25  # words of a sentence
 WIDEST = 78  # columns of code that a page shows whole at 1400 pixels
 FENCED = re.compile(r"^```[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
