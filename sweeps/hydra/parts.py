@@ -358,6 +358,14 @@ def sweep_word(name: str, value: str) -> str:
     return f"hydra.sweep.{name}={QuotedString(value, Quote.single).with_quotes()}"
 
 
+def deletion_word(key: str) -> str:
+    """Return the override that deletes a key, such as ~lr, whatever its value is.
+
+    Before Hydra 1.4 as its sweeper writes it; from then on, ~lr=null deletes null alone.
+    """
+    return f"{key}=null" if VERSION_BASE else key
+
+
 def set_values(config: DictConfig, values: Sequence[Override]) -> None:
     """Set values in a composed config. Raises HydraException or an exception of OmegaConf."""
     ConfigLoaderImpl._apply_overrides_to_config(list(values), config)

@@ -27,6 +27,7 @@ from hydra.errors import HydraException
 from sweeps.base.errors import UserError
 from sweeps.base.wording import counted
 from sweeps.hydra.functions import ZIP, Logspace, Zip
+from sweeps.hydra.parts import deletion_word
 from sweeps.space.space import (
     Choice,
     Condition,
@@ -79,11 +80,17 @@ def parse(
         tables.append([*chain.from_iterable(map(_combine, own))])
 
     values = {key: text_of(override.value()) for key, override in fixed.items()}
-    # as Hydra's sweeper writes them, such as `~unused=null` of `~unused`
-    words = [f"{key}={override.get_value_element_as_str()}" for key, override in fixed.items()]
+    words = [_fixed_word(key, override) for key, override in fixed.items()]
     constants = {**constants, **values}
     space = SearchSpace(tuple(parameters), tuple(words), constants, order=tuple(typed))
     return _with_tables(space, tables, fixed) if tables else space
+
+
+def _fixed_word(key: str, override: Override) -> str:
+    """Return an override of one value as the trials get it."""
+    if override.value_type is None:
+        return deletion_word(key)
+    return f"{key}={override.get_value_element_as_str()}"
 
 
 Row = dict[str, tuple[Value, str]]

@@ -334,7 +334,10 @@ def _is_whole(interval: Interval, point: Point, check: Check) -> bool:
 def _lacking(error: UserError, space: SearchSpace, compose: Check) -> UserError | None:
     """Return the error of a key that only some choices of a group have: sweep the key under these;
     else None."""
-    typed = dict(line.split("=", 1) for line in space.fixed)
+    typed = {}
+    for line in space.fixed:
+        name, _, text = line.partition("=")
+        typed[name] = text
     typed |= {swept.key: swept.typed for swept in space.parameters}
     lacks = [
         name for name in typed if str(error).startswith(f"'{name}' is not in the configuration")
