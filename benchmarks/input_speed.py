@@ -144,14 +144,14 @@ def input_alone(folder: str, resident_gb: float) -> dict[str, float]:
     import numpy as np
     import tensorflow as tf
 
-    from trainers.compiled import _read_ahead
+    from trainers.compiled import read_ahead
 
     _, dataset = loaded(folder, resident_gb)
     x = tf.constant(dataset.x.all()) if dataset.resident else dataset.x
 
     @tf.function(autograph=False)
     def epoch(rows: tf.Tensor, bounds: tf.Tensor) -> tf.Tensor:
-        ahead = None if dataset.resident else _read_ahead(x, rows, bounds, tf.distribute.get_strategy())
+        ahead = None if dataset.resident else read_ahead(x, rows, bounds, tf.distribute.get_strategy())
 
         def body(index: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             batch = ahead.get_next() if ahead else tf.gather(x, rows[bounds[index] : bounds[index + 1]])

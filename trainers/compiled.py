@@ -221,7 +221,9 @@ class _Loop:
     def _run(self, batches: _Pass) -> tf.Tensor:
         """Take all steps. Return the metrics of the parts, shape (parts, metrics)."""
         with tf.device("CPU:0"):
-            ahead = None if self._data.resident else self._read_ahead(batches)
+            ahead = None
+            if not self._data.resident:
+                ahead = read_ahead(self._data.x, batches.rows, batches.bounds, self._strategy)
             parts = tf.size(batches.ends)
             results = tf.TensorArray(tf.float64, parts)
             first_step = tf.zeros((), tf.int64)
@@ -290,19 +292,21 @@ class _Loop:
             is_last = index + 1 == batches.steps
             return tf.where(is_last, batches.weights[replica], weight)
 
-    def _read_ahead(self, batches: _Pass) -> Any:
-        """Return an iterator of this rank's shares of the batches, which reads the next two while
-        one is trained."""
-        x = self._data.x
 
-        def read(index: tf.Tensor) -> tf.Tensor:
-            rows = share_of_rank(batches.rows_of(index), self._strategy)
-            examples = tf.numpy_function(x.take, [rows], x.dtype, stateful=False)
-            return tf.ensure_shape(examples, (None, *x.shape[1:]))
+def read_ahead(
+    x: np.ndarray | OnDisk, rows: tf.Tensor, bounds: tf.Tensor, strategy: tf.distribute.Strategy
+) -> Any:
+    """Return an iterator of this rank's shares of the batches, of which batch i is
+    rows[bounds[i]:bounds[i + 1]]; it reads the next two while one is trained."""
 
-        steps = tf.data.Dataset.range(batches.steps)
-        examples = steps.map(read, num_parallel_calls=2, deterministic=True)
-        return iter(examples.prefetch(2))
+    def read(index: tf.Tensor) -> tf.Tensor:
+        share = share_of_rank(rows[bounds[index] : bounds[index + 1]], strategy)
+        examples = tf.numpy_function(x.take, [share], x.dtype, stateful=False)
+        return tf.ensure_shape(examples, (None, *x.shape[1:]))
+
+    steps = tf.data.Dataset.range(tf.size(bounds, tf.int64) - 1)
+    examples = steps.map(read, num_parallel_calls=2, deterministic=True)
+    return iter(examples.prefetch(2))
 
 
 def _examples(
