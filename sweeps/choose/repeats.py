@@ -27,6 +27,13 @@ class Seeds:
         """Return the first seed of a search's configuration by its key; empty without repeats."""
         return {self.key: self.repeated[0]} if self.repeated and not self.in_grid else {}
 
+    @property
+    def example(self) -> dict[str, int]:
+        """Return a seed that a trial may have, by its key; empty if the study chooses none."""
+        if self.first:
+            return self.first
+        return {self.key: 0} if self.fresh else {}
+
     def of_race(self, configurations: int) -> Sequence[int]:
         """Return the seeds of a race; a single configuration runs until the first test."""
         return self.fresh if configurations > 1 else self.fresh[:FIRST_TEST]
