@@ -104,16 +104,7 @@ def report(
         "--facet": facet,
     }
     _check_options(outputs, of_table, of_figures)
-    for option in _typed(outputs):
-        if browser and option != "--scaling":
-            raise UserError(
-                f"{option} and --open conflict, because {option} writes no page.\nType a command"
-                " for each"
-            )
-    if figures and figures.exists() and not figures.is_dir():
-        raise UserError(
-            f"--figures {figures}: the path is a file.\nChoose a folder: --figures figures"
-        )
+    _check_output(outputs, browser, figures)
     study, definition = read(name, root)
     if table:
         console.print(_table(Findings(study), table, columns, classes))
@@ -176,6 +167,20 @@ def _check_options(
     for options in (typed, _typed(outputs)):
         if len(options) > 1:
             raise UserError(f"{' and '.join(options)} conflict.\nType a command for each")
+
+
+def _check_output(outputs: Mapping[str, object], browser: bool, figures: Path | None) -> None:
+    """Raise UserError if there is no page to open, or figures cannot be written."""
+    for option in _typed(outputs):
+        if browser and option != "--scaling":
+            raise UserError(
+                f"{option} and --open conflict, because {option} writes no page.\nType a command"
+                " for each"
+            )
+    if figures and figures.exists() and not figures.is_dir():
+        raise UserError(
+            f"--figures {figures}: the path is a file.\nChoose a folder: --figures figures"
+        )
 
 
 def _typed(options: Mapping[str, object]) -> list[str]:
