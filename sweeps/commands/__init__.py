@@ -25,6 +25,7 @@ from sweeps.launchers.slurm.queue import living_jobs
 from sweeps.launchers.slurm.trials import driver_chain
 from sweeps.record import study_file
 from sweeps.record.definition import Definition
+from sweeps.record.place import newest_first
 from sweeps.record.study import StudySnapshot
 from sweeps.show.terminal.console import SafeConsole
 
@@ -205,9 +206,3 @@ def check_output(output: Path, example: str) -> None:
             f"--output {output}: you cannot write to the folder {output.absolute().parent}.\nChoose"
             f" another folder, as in --output ~/{output.name}"
         )
-
-
-def newest_first(root: Path) -> list[str]:
-    """Return the names of all studies, the newest first."""
-    files = sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime)
-    return [file.parent.name for file in files]

@@ -11,8 +11,8 @@ from typing import Any
 
 import typer
 
-from sweeps.commands import MULTIRUN, newest_first
-from sweeps.record.place import suggest_study
+from sweeps.commands import MULTIRUN
+from sweeps.record.place import newest_first, suggest_study
 
 UsageError: Any = typer.BadParameter.__mro__[1]
 """The base of all errors of this kind, which has no public name."""
