@@ -175,8 +175,8 @@ def check_choice(option: str, value: str, allowed: Iterable[str]) -> None:
         raise UserError(f"{option} {value}: unknown format.\n{advice}")
 
 
-def numbers_of(option: str, words: str) -> list[int]:
-    """Return the numbers of trials that were typed, as in `3,7` or `0-4`. Raises UserError for
+def numbers_of(words: str) -> list[int]:
+    """Return the numbers of --trials, as in `3,7` or `0-4`. Raises UserError for
     other words."""
     numbers: list[int] = []
     for word in words.split(",") if words else ():
@@ -184,8 +184,8 @@ def numbers_of(option: str, words: str) -> list[int]:
         between = range(int(ends[1]), int(ends[2] or ends[1]) + 1) if ends else ()
         if not between:
             raise UserError(
-                f"{option} {words}: not a list of trial numbers.\nType numbers, as in {option} 3,7"
-                f" or {option} 0-4"
+                f"--trials {words}: not a list of trial numbers.\nType numbers, as in --trials 3,7"
+                " or --trials 0-4"
             )
         numbers += between
     return numbers

@@ -117,7 +117,7 @@ def report(
 
         findings = Findings(with_importance(study, space_of(definition.parameters)), target, counts)
         if figures:
-            numbers = tuple(numbers_of("--trials", trials))
+            numbers = tuple(numbers_of(trials))
             choice = Choice(tuple(_split(metrics)), by or STEP, numbers, facet)
             _write_figures(findings, figures, file_format or picture.FORMATS[0], choice)
         else:
