@@ -24,8 +24,16 @@ from sweeps.record.study import StudySnapshot
 from sweeps.record.study_file import sweeps_line
 from sweeps.space.exclusion import SETTING, Exclusion, is_number, written
 from sweeps.space.grammar import parse, parse_condition
-from sweeps.space.space import Choice, Condition, Interval, Parameter, SearchSpace, is_grid, text_of
-from sweeps.space.unused import unused_exclusions
+from sweeps.space.space import (
+    Choice,
+    Condition,
+    Interval,
+    Parameter,
+    SearchSpace,
+    is_grid,
+    text_of,
+    unused_exclusions,
+)
 from sweeps.space.written_space import words_of, words_of_grid
 from sweeps.study.plan.compose import Composer
 from sweeps.study.plan.listed_points import read_listed
