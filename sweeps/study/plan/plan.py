@@ -60,6 +60,16 @@ class App:
 
 
 @dataclass(frozen=True)
+class _Checked:
+    """What the check of a study's points found."""
+
+    # of each trial; of a search the most expensive one, as often as there are trials
+    requests: list[Request]
+    left_out: list[str]  # why infeasible points cannot run here
+    count: int  # number of points that were composed and checked
+
+
+@dataclass(frozen=True)
 class Plan:
     """A checked study that has not started."""
 
@@ -70,7 +80,7 @@ class Plan:
     points: Points
     added: Requests
     launcher: TrialLauncher
-    checked: "_Checked"
+    checked: _Checked
     notes: list[str]  # lines to print first
 
     def preview(self, name: str, task_function: TaskFunction) -> None:
@@ -104,16 +114,6 @@ class Plan:
         view.say(measured_price(requests, self.settings, self.folder))
         for line in (cost(requests), at_once(self.config, planned), *self.launcher.preview()):
             view.say(line)
-
-
-@dataclass(frozen=True)
-class _Checked:
-    """What the check of a study's points found."""
-
-    # of each trial; of a search the most expensive one, as often as there are trials
-    requests: list[Request]
-    left_out: list[str]  # why infeasible points cannot run here
-    count: int  # number of points that were composed and checked
 
 
 def _check_existing(
@@ -307,16 +307,16 @@ class _Check:
         self._space = choosing.space
         self._settings = settings
         self._is_new = is_new
-        # whether each trial to come has a point here, or is like one that has
-        self._is_of_grid = choosing.is_grid and (is_new or settings.preview)
+        # whether the answers are those of a grid's trials: of all, or of a sample
+        self._covers_grid = choosing.is_grid and (is_new or settings.preview)
         is_large = settings.preview and choosing.planned > _MOST_PREVIEWED
-        self._has_all = self._is_of_grid and not is_large
+        self._has_all = self._covers_grid and not is_large
 
     def run(self) -> _Checked:
         """Return what each trial requests. Raises UserError if a point is wrong, and Infeasible if
         a new study has no feasible point."""
         answers = [*map(self._answer, self._chosen())]
-        if self._is_new and not self._is_of_grid:
+        if self._is_new and not self._covers_grid:
             corners = [self._seeded(point) for point in self._space.corners()]
             refuse_fractions(self._space, corners, self._points.check)
 
@@ -335,7 +335,7 @@ class _Check:
         if self._has_all:
             return announce(self._space.points(), self._choosing.planned)
         corners = [*self._space.corners()]
-        if not self._is_of_grid:
+        if not self._covers_grid:
             corners += self._choosing.start
         return announce(corners, len(corners))
 
@@ -359,7 +359,7 @@ class _Check:
         """Return an answer for each trial of a grid, of which a preview has only some."""
         if not self._choosing.is_grid:
             return answers
-        if self._is_of_grid and not self._has_all:
+        if self._covers_grid and not self._has_all:
             answers = [*islice(cycle(answers), self._choosing.planned)]
         return answers[: self._settings.max_grid_trials]
 
