@@ -23,6 +23,7 @@ from sweeps.space.parameters import (
     canonical,
     quoted,
     text_of,
+    without_plus,
 )
 from sweeps.trial.job import Point, Value
 
@@ -37,6 +38,7 @@ __all__ = [
     "quoted",
     "text_of",
     "unused_exclusions",
+    "without_plus",
 ]
 
 T = TypeVar("T")
@@ -98,7 +100,7 @@ class SearchSpace:
     def excludes(self, point: Point) -> bool:
         """Return whether a condition excludes the point, or all points that continue a part of
         one."""
-        values = {key.lstrip("+"): value for key, value in point.items()} if self.excluded else {}
+        values = without_plus(point) if self.excluded else {}
         return any(exclusion.holds(values) for exclusion in self.excluded)
 
     def fit(self, parameter: Parameter, value: Value, point: Point) -> Point:
