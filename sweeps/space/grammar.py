@@ -57,6 +57,7 @@ def parse(
     grids = [{o.get_key_element(): o for o in words} for words in (overrides, *also)]
     typed = dict.fromkeys(chain(*grids))  # not a set, which would lose the order
     common = _common(grids)
+
     fixed = {}
     tables = []
     parameters: list[Parameter] = []
