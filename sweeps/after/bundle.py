@@ -297,12 +297,17 @@ def _read_bundle(packed: zipfile.ZipFile, names: Sequence[str]) -> Bundle:
     texts = [bundle.name, bundle.folder, *bundle.command]
     if not all(isinstance(text, str) and "\0" not in text for text in texts) or not bundle.command:
         raise ValueError("its command cannot be typed")
+    _check_paths(bundle, names)
+    return bundle
+
+
+def _check_paths(bundle: Bundle, names: Sequence[str]) -> None:
+    """Raise ValueError if a file of a bundle, or its app, is outside of its folder."""
     if PurePosixPath(bundle.folder).is_absolute():
         raise ValueError(f"it has the path {bundle.folder}")
     for path in map(PurePosixPath, [*names, f"{bundle.name}/{bundle.folder}"]):
         if path.parts[0] != bundle.name or ".." in path.parts:
             raise ValueError(f"it has the path {path}")
-    return bundle
 
 
 def _read_described(folder: Path) -> Bundle | None:

@@ -15,7 +15,7 @@ import struct
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,10 +89,15 @@ def write_once(path: Path, content: str | bytes) -> None:
         aside.unlink(missing_ok=True)
 
 
+def as_lines(values: Iterable[Any]) -> str:
+    """Return a line of JSON for each value."""
+    return "".join(f"{json.dumps(value, separators=(',', ':'))}\n" for value in values)
+
+
 def append_lines(path: Path, lines: Sequence[Any], sync: bool = False) -> None:
     """Append values as lines of JSON, by one writer. If a write fails, restore the file and raise
     OSError."""
-    data = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines).encode()
+    data = as_lines(lines).encode()
     with _naming(path), path.open("ab+", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
         if size and os.pread(file.fileno(), 1, size - 1) != b"\n":

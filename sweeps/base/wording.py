@@ -2,9 +2,7 @@
 
 import math
 import re
-import struct
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from itertools import takewhile
 
 from sweeps.base.secrets import without_password
@@ -47,16 +45,11 @@ def without_noise(value: object) -> object:
     0.30000001192092896."""
     if not isinstance(value, float) or not math.isfinite(value):
         return value
-    with suppress(OverflowError):  # because the number needs 64 bits
-        if _as_32_bits(value) == value:
-            shortest = (float(f"{value:.{digits}g}") for digits in range(1, 10))
-            return next((number for number in shortest if _as_32_bits(number) == value), value)
-    return value
+    import numpy as np  # here, because the driver starts without it
 
-
-def _as_32_bits(value: float) -> float:
-    (number,) = struct.unpack("f", struct.pack("f", value))
-    return float(number)
+    with np.errstate(over="ignore"):
+        of_32_bits = np.float32(value)
+    return float(str(of_32_bits)) if float(of_32_bits) == value else value
 
 
 def digits_of(values: Iterable[object]) -> int:

@@ -118,7 +118,7 @@ def _open_trial(study: StudySnapshot, number: int) -> tuple[TrialRecord, Attempt
     attempt = TrialFolder(trial.folder).newest()
     if attempt is None or attempt.is_over:
         problem = "has ended" if trial.state.is_over else "does not run"
-        open_numbers = [str(row.number) for row in study.rows if row.state is State.RUNNING]
+        open_numbers = [str(row.number) for row in study.in_state(State.RUNNING)]
         running = ", ".join(open_numbers)
         advice = f"Choose a running trial: {running}" if running else "No trial is running."
         raise UserError(f"--trial {number}: trial {number} {problem} ({trial.state}).\n{advice}")

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.base.errors import UserError
 from sweeps.choose import Changes
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.space.space import canonical
+from sweeps.space.space import canonical, without_plus
 from sweeps.trial.job import Point, State
 
 _AXIS = re.compile(r"([\w.]+)(?:/([\w.]+))?")
@@ -81,7 +81,7 @@ class OutOfMemory:
     def _compare_by(self, point: Point) -> tuple[str, tuple[float, ...]]:
         """Return the values that comparable points have in common, as text, and the needs to
         compare them by."""
-        values = {key.lstrip("+"): value for key, value in point.items()}
+        values = without_plus(point)
         rest = dict(values)
         kinds = []
         needs = []

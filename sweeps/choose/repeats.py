@@ -10,7 +10,7 @@ from sweeps.base.errors import UserError
 from sweeps.choose import Changes, Next, Proposal
 from sweeps.hydra.settings import SweeperConf
 from sweeps.record.study import By, StudySnapshot, TrialRecord
-from sweeps.space.space import Choice, SearchSpace, is_grid
+from sweeps.space.space import Choice, SearchSpace, is_grid, without_plus
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,13 @@ class Seeds:
     def first(self) -> dict[str, int]:
         """Return the first seed of a search's configuration by its key; empty without repeats."""
         return {self.key: self.repeated[0]} if self.repeated and not self.in_grid else {}
+
+    @property
+    def example(self) -> dict[str, int]:
+        """Return a seed that a trial may have, by its key; empty if the study chooses none."""
+        if self.first:
+            return self.first
+        return {self.key: 0} if self.fresh else {}
 
     def of_race(self, configurations: int) -> Sequence[int]:
         """Return the seeds of a race; a single configuration runs until the first test."""
@@ -95,7 +102,7 @@ def _first_seed(settings: SweeperConf, space: SearchSpace, config: DictConfig) -
         setting = f"hydra.sweeper.final_race={settings.final_race}"
     if any(parameter.key.lstrip("+") == key for parameter in space.parameters):
         raise UserError(f"{setting} chooses the seeds, but {key} is swept.\nRemove one of the two.")
-    typed = {name.lstrip("+"): text for name, text in space.constants.items()}
+    typed = without_plus(space.constants)
     value = typed.get(key, OmegaConf.select(config, key, default=...))
     if value is ... and not settings.seed_key.startswith("+"):
         raise UserError(

@@ -22,7 +22,7 @@ from sweeps.hydra.sweeper_settings import advise_search, target_of
 from sweeps.record import place, study_file
 from sweeps.record.definition import Definition, shared
 from sweeps.record.study import StudySnapshot, verdict
-from sweeps.space.space import Parameter, SearchSpace, canonical, is_grid, text_of
+from sweeps.space.space import Parameter, SearchSpace, canonical, is_grid, text_of, without_plus
 from sweeps.trial.job import Outcome, Point, State
 
 _FILE = "learned.json"
@@ -294,7 +294,7 @@ def _to_space(
     """Return a trial as a point of this space, with values that its study fixed; None if it is
     outside."""
     point = Point()
-    left = {key.lstrip("+"): value for key, value in params.items()}
+    left = without_plus(params)
     for parameter in space.parameters:
         if not space.exists(parameter, point):
             continue

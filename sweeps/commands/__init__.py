@@ -25,6 +25,7 @@ from sweeps.launchers.slurm.queue import living_jobs
 from sweeps.launchers.slurm.trials import driver_chain
 from sweeps.record import study_file
 from sweeps.record.definition import Definition
+from sweeps.record.place import newest_first
 from sweeps.record.study import StudySnapshot
 from sweeps.show.terminal.console import SafeConsole
 
@@ -174,8 +175,8 @@ def check_choice(option: str, value: str, allowed: Iterable[str]) -> None:
         raise UserError(f"{option} {value}: unknown format.\n{advice}")
 
 
-def numbers_of(option: str, words: str) -> list[int]:
-    """Return the numbers of trials that were typed, as in `3,7` or `0-4`. Raises UserError for
+def numbers_of(words: str) -> list[int]:
+    """Return the numbers of --trials, as in `3,7` or `0-4`. Raises UserError for
     other words."""
     numbers: list[int] = []
     for word in words.split(",") if words else ():
@@ -183,8 +184,8 @@ def numbers_of(option: str, words: str) -> list[int]:
         between = range(int(ends[1]), int(ends[2] or ends[1]) + 1) if ends else ()
         if not between:
             raise UserError(
-                f"{option} {words}: not a list of trial numbers.\nType numbers, as in {option} 3,7"
-                f" or {option} 0-4"
+                f"--trials {words}: not a list of trial numbers.\nType numbers, as in --trials 3,7"
+                " or --trials 0-4"
             )
         numbers += between
     return numbers
@@ -205,9 +206,3 @@ def check_output(output: Path, example: str) -> None:
             f"--output {output}: you cannot write to the folder {output.absolute().parent}.\nChoose"
             f" another folder, as in --output ~/{output.name}"
         )
-
-
-def newest_first(root: Path) -> list[str]:
-    """Return the names of all studies, the newest first."""
-    files = sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime)
-    return [file.parent.name for file in files]

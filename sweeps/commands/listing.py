@@ -13,17 +13,7 @@ from rich.text import Text
 from sweeps.analysis import configurations
 from sweeps.base.errors import UserError
 from sweeps.base.files import holder
-from sweeps.commands import (
-    MULTIRUN,
-    Name,
-    Root,
-    command,
-    console,
-    jobs_of,
-    newest_first,
-    read,
-    store_of,
-)
+from sweeps.commands import MULTIRUN, Name, Root, command, console, jobs_of, read, store_of
 from sweeps.commands.disk_errors import explain
 from sweeps.launchers.contract import DRIVER_LOG
 from sweeps.launchers.slurm.queue import SlurmError
@@ -31,7 +21,7 @@ from sweeps.launchers.slurm.trials import driver_chain
 from sweeps.record import study_file
 from sweeps.record.definition import Definition
 from sweeps.record.journal import FILE as JOURNAL
-from sweeps.record.place import resume_line
+from sweeps.record.place import newest_first, resume_line
 from sweeps.record.study import StudySnapshot
 from sweeps.show.terminal.lines import relative_path
 from sweeps.trial.job import State

@@ -104,16 +104,7 @@ def report(
         "--facet": facet,
     }
     _check_options(outputs, of_table, of_figures)
-    for option in _typed(outputs):
-        if browser and option != "--scaling":
-            raise UserError(
-                f"{option} and --open conflict, because {option} writes no page.\nType a command"
-                " for each"
-            )
-    if figures and figures.exists() and not figures.is_dir():
-        raise UserError(
-            f"--figures {figures}: the path is a file.\nChoose a folder: --figures figures"
-        )
+    _check_output(outputs, browser, figures)
     study, definition = read(name, root)
     if table:
         console.print(_table(Findings(study), table, columns, classes))
@@ -126,7 +117,7 @@ def report(
 
         findings = Findings(with_importance(study, space_of(definition.parameters)), target, counts)
         if figures:
-            numbers = tuple(numbers_of("--trials", trials))
+            numbers = tuple(numbers_of(trials))
             choice = Choice(tuple(_split(metrics)), by or STEP, numbers, facet)
             _write_figures(findings, figures, file_format or picture.FORMATS[0], choice)
         else:
@@ -176,6 +167,20 @@ def _check_options(
     for options in (typed, _typed(outputs)):
         if len(options) > 1:
             raise UserError(f"{' and '.join(options)} conflict.\nType a command for each")
+
+
+def _check_output(outputs: Mapping[str, object], browser: bool, figures: Path | None) -> None:
+    """Raise UserError if there is no page to open, or figures cannot be written."""
+    for option in _typed(outputs):
+        if browser and option != "--scaling":
+            raise UserError(
+                f"{option} and --open conflict, because {option} writes no page.\nType a command"
+                " for each"
+            )
+    if figures and figures.exists() and not figures.is_dir():
+        raise UserError(
+            f"--figures {figures}: the path is a file.\nChoose a folder: --figures figures"
+        )
 
 
 def _typed(options: Mapping[str, object]) -> list[str]:

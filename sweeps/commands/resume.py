@@ -108,7 +108,7 @@ def _request_retries(study: StudySnapshot, retry: str, trials: str) -> None:
     UserError."""
     from sweeps.study.run.requests import request_retries
 
-    numbers = _numbers_to_retry(study, _states(retry), {*numbers_of("--trials", trials)})
+    numbers = _numbers_to_retry(study, _states(retry), {*numbers_of(trials)})
     refuse_running(study)
     request_retries(study.folder, numbers)
 

@@ -11,21 +11,12 @@ import typer
 from sweeps.base.errors import ExitCode, UserError
 from sweeps.base.files import Lock, LockHeld
 from sweeps.base.wording import counted
-from sweeps.commands import (
-    MULTIRUN,
-    Open,
-    Root,
-    command,
-    complete_name,
-    console,
-    newest_first,
-    read,
-    store_of,
-)
+from sweeps.commands import MULTIRUN, Open, Root, command, complete_name, console, read, store_of
 from sweeps.commands.compare import compare_line, read_all
 from sweeps.commands.disk_errors import explain
 from sweeps.hydra.followed import resolved
 from sweeps.record import study_file
+from sweeps.record.place import newest_first
 from sweeps.record.study_file import sweeps_line
 
 Port = Annotated[
@@ -73,15 +64,19 @@ def ui(
         raise UserError(
             f"there are no studies in {root}\nStart one with sweep.py -m, or remove --root"
         )
-    label = names[0] if names else "runs"
+    label, *more = names or ["runs"]
+    store, path = _find(names, root, uri)
+    _open(store, path, "comparison" if more else label, port, browser)
+
+
+def _find(names: Sequence[str], root: Path, uri: str | None) -> tuple[str, str]:
+    """Return the MLflow store, and the path of the view of these studies or runs."""
     if len(names) > 1:
-        label = "comparison"
-        store, path = _find_view(names, root, uri)
-    elif names and uri is None and (root / names[0] / "study.json").exists():
-        store, path = _find_study(names[0], root)
-    else:
-        store, path = _find_runs(names[0] if names else "", root, uri)
-    _open(store, path, label, port, browser)
+        return _find_view(names, root, uri)
+    for name in names:
+        if uri is None and (root / name / "study.json").exists():
+            return _find_study(name, root)
+    return _find_runs("".join(names), root, uri)
 
 
 def _find_study(name: str, root: Path) -> tuple[str, str]:

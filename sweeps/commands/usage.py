@@ -11,8 +11,8 @@ from typing import Any
 
 import typer
 
-from sweeps.commands import MULTIRUN, newest_first
-from sweeps.record.place import suggest_study
+from sweeps.commands import MULTIRUN
+from sweeps.record.place import newest_first, suggest_study
 
 UsageError: Any = typer.BadParameter.__mro__[1]
 """The base of all errors of this kind, which has no public name."""
@@ -50,14 +50,8 @@ def explain_usage(error: Any) -> str:
             problem = f"{error.option_name}: its value is missing."
         case "BadParameter" if getattr(error, "param", None):
             problem, advice = _explain_value(error.param, message, advice)
-        case _ if "No such command" in message:
-            return _explain_command(message, error.ctx)
         case _:
-            problem = message
-            extra = re.search(r"unexpected extra argument\S* \((.*)\)", message, re.DOTALL)
-            if extra:
-                problem = f"{extra[1]}: {line} takes no such word."
-                advice = _advise_extra(error.ctx, extra[1].split(" "), line) or advice
+            return _explain_words(message, error.ctx, line)
     return f"{problem}\n{advice}"
 
 
@@ -76,6 +70,16 @@ def _explain_missing(error: Any, line: str) -> str:
     if len(newest) < needed or command in _ENDING:
         advice = suggest_study("", root)
     return f"{command}: the name of a study is missing.\n{advice}"
+
+
+def _explain_words(message: str, context: Any, line: str) -> str:
+    """Return that there is no such command, or that it takes no such words, by typer's message."""
+    if "No such command" in message:
+        return _explain_command(message, context)
+    extra = re.search(r"unexpected extra argument\S* \((.*)\)", message, re.DOTALL)
+    advice = _advise_extra(context, extra[1].split(" "), line) if extra else ""
+    problem = f"{extra[1]}: {line} takes no such word." if extra else message
+    return f"{problem}\n{advice or f'See: {line} --help'}"
 
 
 def _advise_extra(context: Any, extra: Sequence[str], line: str) -> str:

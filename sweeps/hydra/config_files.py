@@ -50,14 +50,18 @@ def explain_file(error: BaseException, loader: ConfigLoader) -> str:
         if isinstance(cause, UnicodeDecodeError | yaml.reader.ReaderError):
             return _explain_encoding(folders)
 
-    in_file = _IN_FILE.match(str(error))
-    file = _file_of(in_file[1], folders) if in_file else None
+    file = _named_file(error, folders)
     if file is None:
         return ""
     for cause in _causes(error):
         if isinstance(cause, OmegaConfBaseException) and (cause.full_key or not cause.key):
             return _explain_content(cause, file)
     return ""
+
+
+def _named_file(error: BaseException, folders: Sequence[Path]) -> Path | None:
+    match = _IN_FILE.match(str(error))
+    return _file_of(match[1], folders) if match else None
 
 
 def keep_written(config: DictConfig) -> None:
@@ -204,7 +208,7 @@ def _explain_content(error: OmegaConfBaseException, file: Path) -> str:
         near = closest(name, names)
         advice = f"Write: {near}: {text}".rstrip() if near else f"Choose one of: {', '.join(names)}"
         return f"{place}: {section or 'the configuration'} has no such setting.\n{advice}"
-    place += f": {text}" if text else ""
+    place = ": ".join(filter(None, (place, text)))
     return f"{place}: {_explain_type(error, problem, full_key, text)}"
 
 

@@ -36,6 +36,7 @@ _OF_ANOTHER_LAUNCHER = re.compile(
 )
 # lines that OmegaConf adds below its message
 _NOTES = ("full_key: ", "object_type=", "reference_type=")
+_MERGING = "Error merging override "
 _MOST_LETTERS = 600
 _NAMES_OF_CHOICES = ("choice", "class", "kind", "name", "type")
 """What other tools call the key of a group's choice."""
@@ -68,20 +69,26 @@ def explain(error: Exception, config: DictConfig, typed: Sequence[str] = ()) -> 
 
     cause = error.__cause__
     lines = [line.strip() for line in f"{error}\n{cause or ''}".splitlines()]
-    if isinstance(error, InstantiationException) and isinstance(cause, ImportError):
-        # below Hydra's own words
-        reason = first_line(cause.__cause__ or cause).rstrip(".:")
-        reason = reason or type(cause.__cause__ or cause).__name__
-        target = ".".join([*_full_keys(lines)[:1], "_target_"])
-        return f"{target} cannot be imported: {reason}.\nCorrect {target}, or remove it"
-    if lines[0].startswith("Error merging override ") and isinstance(cause, OmegaConfBaseException):
-        return _explain_value(lines[0].removeprefix("Error merging override "), cause, config)
-    return (
-        _explain_override(lines, config, typed)
-        or _explain_launcher(lines)
-        or _explain_choice(lines[0])
-        or _shorten(error, lines, config)
+    if isinstance(cause, OmegaConfBaseException) and lines[0].startswith(_MERGING):
+        return _explain_value(lines[0].removeprefix(_MERGING), cause, config)
+    explanations = (
+        _explain_import(error, lines),
+        _explain_override(lines, config, typed),
+        _explain_launcher(lines),
+        _explain_choice(lines[0]),
     )
+    return next(filter(None, explanations), "") or _shorten(error, lines, config)
+
+
+def _explain_import(error: Exception, lines: Sequence[str]) -> str:
+    """Return which `_target_` cannot be imported, and why; empty if the error is another."""
+    cause = error.__cause__
+    if not (isinstance(error, InstantiationException) and isinstance(cause, ImportError)):
+        return ""
+    origin = cause.__cause__ or cause  # below Hydra's own words
+    reason = first_line(origin).rstrip(".:") or type(origin).__name__
+    target = ".".join([*_full_keys(lines)[:1], "_target_"])
+    return f"{target} cannot be imported: {reason}.\nCorrect {target}, or remove it"
 
 
 def _full_keys(lines: Sequence[str]) -> list[str]:
@@ -205,13 +212,19 @@ def _advise_missing(key: str, value: str, to_add: str, config: DictConfig) -> st
             near = near.replace(".", "/")
         word = f"{near}={in_unit_of(near, value)}"
         return f" Did you mean '{near}'?\nType: {shlex.quote(word)}"
-    is_ours = not section or difflib.get_close_matches(section, _SECTIONS, cutoff=0.8)
-    if setting := near_setting(last) if is_ours else "":
+    if setting := _near_own(section, last):
         return f" Did you mean '{setting}'?{_advise_section(setting, value, config)}"
     # no section of ours has a new key
     is_closed = key.startswith(("hydra.launcher.", "hydra.sweeper.")) and "param" not in key
     add = "" if is_closed else f"\nTo add a new key: {shlex.quote(to_add)}"
     return advise_key(key, config) + add
+
+
+def _near_own(section: str, name: str) -> str:
+    """Return the setting of the sweeper or of a launcher that was likely meant; empty if the
+    section is another."""
+    is_ours = not section or difflib.get_close_matches(section, _SECTIONS, cutoff=0.8)
+    return near_setting(name) if is_ours else ""
 
 
 def _explain_deletion(typed: str, config: DictConfig) -> str:
@@ -278,30 +291,35 @@ def _explain_choice(problem: str) -> str:
 
 def _shorten(error: Exception, lines: list[str], config: DictConfig) -> str:
     """Return the key that an error is about, and the first two lines of its message."""
-    key = next(iter(_full_keys(lines)), "") or getattr(error, "full_key", None)
+    names = [*_full_keys(lines), getattr(error, "full_key", None)]
+    key = next(filter(None, names), "")
     message = [line for line in lines if line and not line.startswith(_NOTES)]
-    message = message or [type(error).__name__]
-    problem = message[0]
+    problem = message[0] if message else type(error).__name__
     text = "\n".join(message)
-    advice = ""
+    more = message[1:]
     if problem.startswith("Interpolation key '"):
         problem += "." + advise_key(problem.split("'")[1], config)
     if match := _OUT_OF_RANGE.fullmatch(text):
-        key, value, kind = match.groups()
-        advice = advise_number(key, value, kind == "whole number")
-        advice = advice or advise_sweep(key, value, config)
         key = ""  # because the problem begins with it
+        more = _advise_range(match[1], match[2], match[3], config) or more
     elif match := _NO_LIST.fullmatch(text):
-        advice = f"Type: {shlex.quote(f'{match[1]}=[{match[2]}]')}"
-    else:
-        # a typed word that deletes a key which the problem names
-        names = re.findall(r"[\w/]+", problem)
-        deletions = [word for word in sys.argv[1:] if word[:1] == "~" and word[1:] in names]
-        if deletions:
-            problem = problem.rstrip(".") + "."
-            advice = f"Remove {deletions[0]}"
-    shown = [problem, *([advice] if advice else message[1:])]
-    return (f"{key}: " if key else "") + "\n".join(shown[:2])[:_MOST_LETTERS]
+        more = [f"Type: {shlex.quote(f'{match[1]}=[{match[2]}]')}"]
+    elif deletion := _typed_deletion(problem):
+        problem = problem.rstrip(".") + "."
+        more = [f"Remove {deletion}"]
+    return (f"{key}: " if key else "") + "\n".join([problem, *more][:2])[:_MOST_LETTERS]
+
+
+def _advise_range(key: str, value: str, kind: str, config: DictConfig) -> list[str]:
+    advice = advise_number(key, value, kind == "whole number") or advise_sweep(key, value, config)
+    return [advice] if advice else []
+
+
+def _typed_deletion(problem: str) -> str:
+    """Return the typed word that deletes a key which a problem names; empty if there is none."""
+    names = re.findall(r"[\w/]+", problem)
+    deletions = [word for word in sys.argv[1:] if word[:1] == "~" and word[1:] in names]
+    return next(iter(deletions), "")
 
 
 def _advise_type(key: str, value: str, error: OmegaConfBaseException, config: DictConfig) -> str:

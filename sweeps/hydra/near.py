@@ -85,21 +85,27 @@ def near_key(key: str, config: DictConfig) -> str:
         return key
     names = [name for name in every if name.startswith("hydra.") == key.startswith("hydra.")]
     typed_section, _, last = key.rpartition(".")
-    section = _near_section(typed_section, names)
-    # In a section only the last part is compared, because all keys share the others.
-    prefix = f"{section}."
-    below = [name for name in names if section and name.startswith(prefix)]
-    by_word = {name.removeprefix(prefix): name for name in below if "." not in name[len(prefix) :]}
-    # in another case, below the section, or at the top level
-    exact = [name for name in names if name.lower() == last.lower()]
-    exact += [name for name in below if name.endswith(f".{last}")]
-    exact += [name for name in every if name == last]
-    if last in by_word or exact:
-        return by_word.get(last) or exact[0]
+    prefix = f"{_near_section(typed_section, names)}."
+    if same := _same_name(last, prefix, names, every):
+        return same
     if "." not in key:
-        by_word = {name: name for name in names}
-    near = closest(last, by_word)
-    return source(config, by_word[near]) if near else ""
+        near = closest(last, names)
+        return source(config, near) if near else ""
+    # only the last part is compared, because all keys of a section share the others
+    below = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+    near = closest(last, [name for name in below if "." not in name])
+    return source(config, f"{prefix}{near}") if near else ""
+
+
+def _same_name(name: str, prefix: str, names: Sequence[str], every: Sequence[str]) -> str:
+    """Return the key with this last part in a section, at the top level in another case, below the
+    section, or at the top level of all; empty if there is none."""
+    if f"{prefix}{name}" in names:
+        return f"{prefix}{name}"
+    similar = [key for key in names if key.lower() == name.lower()]
+    similar += [key for key in names if key.startswith(prefix) and key.endswith(f".{name}")]
+    similar += [key for key in every if key == name]
+    return next(iter(similar), "")
 
 
 def _near_section(section: str, names: Sequence[str]) -> str:

@@ -48,6 +48,7 @@ _COUNTS = {"range({})": (2, 3), "logspace({})": (3,), "{}": (3,)}
 """Numbers of arguments of the functions that have other ones than two ends."""
 _MOST_LISTED = 20
 _CALL = re.compile(r"((?:\w+\.)*)(\w+)\s*[(\[]([^()\[\]]*)[)\]]")
+_TAG_LOG = re.compile(r"\btag\s*[(\[]log")
 _CAST = re.compile(r"int\((interval\(.*\))\)")
 _TAGGED = re.compile(r"(?:tag\(\s*)?log\w*[\s,(]+(interval\(.*\))\)")
 _CASTS = {"bool": "bool(1)", "float": "float(1)", "int": "int(1.0)", "str": "str(1)"}
@@ -65,6 +66,7 @@ _CALLS = {
 }
 """A call of each function of the grammar."""
 _KEY = r"[+~]{0,2}[A-Za-z_][\w.@/$-]*"
+_QUOTED = re.compile(r"""('[^']*'|"[^"]*")""")
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -142,21 +144,17 @@ def _near_function(call: str) -> str:
     for pattern, form in ((_TAGGED, "tag(log, {})"), (_CAST, "int({})")):
         if inner := pattern.fullmatch(call):
             return form.format(_near_function(inner[1]) or inner[1])
-    match = _CALL.fullmatch(call)
+    match = _CALL.fullmatch(_TAG_LOG.sub("log(", call))
     if match is None:
         return ""
     module, name, arguments = match.groups()
-    if name == "tag" and arguments.startswith("log"):
-        name = "log"
-        arguments = arguments.removeprefix("log")
     names = sorted({*FUNCTIONS, *_FOREIGN_FUNCTIONS} - {*_CASTS})
     near = next(iter(difflib.get_close_matches(name.lower(), names, 1, cutoff=0.8)), "")
     form = _FOREIGN_FUNCTIONS.get(near, f"{near}({{}})")
-    numbers = _numbers_of(near, arguments, has_powers=bool(module) or arguments.startswith("-"))
-    if form.format("") in ("interval()", "range()", "logspace()") or near in _FOREIGN_FUNCTIONS:
-        return _filled(form, numbers)
-    is_own = near == name and not module
-    return form.format(arguments) if near and not is_own else ""
+    if form in _FOREIGN_FUNCTIONS.values():
+        has_powers = bool(module) or arguments.startswith("-")
+        return _filled(form, _numbers_of(near, arguments, has_powers))
+    return "" if near in ("", module + name) else form.format(arguments)
 
 
 def _numbers_of(name: str, arguments: str, has_powers: bool) -> list[str]:
@@ -186,7 +184,7 @@ def _filled(form: str, numbers: Sequence[str]) -> str:
     except ValueError:
         low = high = math.nan
         more = []
-    is_ratio = form == _LOG or form.startswith(("logspace", "tag"))
+    is_ratio = form.startswith(("logspace", "tag"))
     if len(numbers) not in counts or not low < high or (is_ratio and low <= 0):
         return "" if form in _COUNTS or form == "interval({})" else form.format("0.1,1.0")
     if form != "{}":
@@ -264,14 +262,12 @@ _SUBSTITUTIONS = (
 
 
 def _close_brackets(word: str) -> tuple[str, str]:
+    bare = _QUOTED.sub(lambda text: " " * len(text[0]), word)
+    before = re.split("['\"]", bare, maxsplit=1)[0]
+    quote = bare[len(before) :][:1]
     opened: list[str] = []
-    quote = ""
-    for i, sign in enumerate(word):
-        if quote:
-            quote = "" if sign == quote else quote
-        elif sign in "'\"":
-            quote = sign
-        elif sign in _PAIRS:
+    for i, sign in enumerate(before):
+        if sign in _PAIRS:
             opened.append(_PAIRS[sign])
         elif sign in _PAIRS.values() and (not opened or opened.pop() != sign):
             return f"its {sign} closes nothing", word[:i] + word[i + 1 :]
@@ -295,7 +291,7 @@ def _as_typed(word: str, config: DictConfig) -> str:
     """Return a word as typed in a shell; empty if Hydra's grammar does not allow it."""
     if re.fullmatch(r"-+[a-z]+", word):  # a flag, whose dash was another sign
         name = word.strip("-")
-        return "-m" if name in ("m", "multirun") else f"--{name}"
+        return {"m": "-m", "multirun": "-m"}.get(name, f"--{name}")
     try:
         override = OverridesParser.create().parse_override(word)
     except HydraException:

@@ -23,14 +23,9 @@ def explain_missing(error: MissingConfigException, missing: str, groups: Iterabl
             ".\nCorrect its name where it was typed or written"
         )
 
-    # whose choice may have slashes itself
-    names = [group.partition("@")[0] for group in groups]
-    fitting = [name for name in names if missing.startswith(f"{name}/")]
-    group = max(fitting, key=len, default=missing.rpartition("/")[0])
+    group = _group_of(missing, groups)
     name = missing.removeprefix(f"{group}/")
-    choices = [option for option in error.options if not option.startswith("sweepyard_")]
-    if group == "hydra/sweeper":  # because Hydra's own sweeper, basic, runs without a study
-        choices = [choice for choice in choices if choice != "basic"]
+    choices = _shown(group, error.options)
     last_part = name.rpartition("/")[2].lower().removeprefix("submitit_")
     near = near_choice(group, last_part, choices)
     hint = f" Did you mean {near}?" if near else ""
@@ -41,6 +36,21 @@ def explain_missing(error: MissingConfigException, missing: str, groups: Iterabl
     return (
         f"{place}{group}={name} does not exist.{hint}\nChoose one of: {', '.join(choices)}{install}"
     )
+
+
+def _group_of(missing: str, groups: Iterable[str]) -> str:
+    """Return the group of a choice, which may have slashes itself."""
+    names = [group.partition("@")[0] for group in groups]
+    fitting = [name for name in names if missing.startswith(f"{name}/")]
+    return max(fitting, key=len, default=missing.rpartition("/")[0])
+
+
+def _shown(group: str, options: Iterable[str]) -> list[str]:
+    """Return the choices of a group that a person types."""
+    # because Hydra's own sweeper, basic, runs without a study
+    hidden = ["basic"] if group == "hydra/sweeper" else []
+    shown = [option for option in options if not option.startswith("sweepyard_")]
+    return [option for option in shown if option not in hidden]
 
 
 def explain_no_name(override: Override, names: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ from sweeps.record.trial_config import read_overrides
 from sweeps.space.exclusion import Excluded, Restored
 from sweeps.space.grammar import point_of
 from sweeps.space.space import canonical
-from sweeps.trial.job import Outcome, State
+from sweeps.trial.job import Outcome, Point, State
 from sweeps.trial.times import parse_time
 from sweeps.trial.well_typed import check_point
 
@@ -44,8 +44,7 @@ class Fold:
         is invalid."""
         match event["op"]:
             case "started":
-                if event["version"] != VERSION:
-                    raise ValueError(event["version"])
+                _check_version(event["version"])
             case "queued":
                 self._queue(event)
             case "ended":
@@ -98,6 +97,11 @@ class Fold:
         else:
             self.open_numbers.add(trial.number)
         self.changes.append(trial.number)
+
+
+def _check_version(version: object) -> None:
+    if version != VERSION:
+        raise ValueError(version)
 
 
 def _reopened(trial: TrialRecord, event: Event) -> TrialRecord:
@@ -217,16 +221,22 @@ def _event_of(folder: Path, study: Path, by: By) -> Event:
     return event
 
 
+def _read_params(folder: Path, typed: Collection[str]) -> Point:
+    """Return the params of a trial by its overrides, without the `typed` ones; none if they cannot
+    be read."""
+    words = [word for word in read_overrides(folder) if word not in typed]
+    try:
+        return point_of(OverridesParser.create().parse_overrides(words))
+    except (HydraException, UserError, ValueError):
+        return {}
+
+
 def _read_overrides(
     study: StudySnapshot, number: int, typed: Collection[str], earlier: Sequence[TrialRecord]
 ) -> Event:
     """Return the params of a trial and its origin, as parts of its event; nothing if its overrides
     cannot be read."""
-    words = [word for word in read_overrides(study.folder / str(number)) if word not in typed]
-    try:
-        point = point_of(OverridesParser.create().parse_overrides(words))
-    except (HydraException, UserError, ValueError):
-        return {}
+    point = _read_params(study.folder / str(number), typed)
     if not point:
         return {}
     if not study.searched or study.seed_key not in point or study.seed_key in study.space:

@@ -14,7 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.base.files import MALFORMED, CorruptFile, append_lines, quarantine, write_whole
+from sweeps.base.files import (
+    MALFORMED,
+    CorruptFile,
+    append_lines,
+    as_lines,
+    quarantine,
+    write_whole,
+)
 
 FILE = "journal.jsonl"
 Event = Mapping[str, Any]
@@ -61,9 +68,7 @@ class Journal:
         if self.path.exists():
             append_lines(self.path, lines, sync=True)
         else:
-            write_whole(
-                self.path, "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines)
-            )
+            write_whole(self.path, as_lines(lines))
         self.count += len(lines)
         self._whole = self.path.stat().st_size
 

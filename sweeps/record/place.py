@@ -55,6 +55,12 @@ def unpack_line(packed: Path) -> str:
     return shlex.join(["tar", "-xzf", str(packed), "-C", str(packed.parent.parent)])
 
 
+def newest_first(root: Path) -> list[str]:
+    """Return the names of all studies, the newest first."""
+    files = sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime)
+    return [file.parent.name for file in files]
+
+
 def suggest_study(name: str, root: Path) -> str:
     """Return a sentence with the study of a similar name or at this path, or with all studies,
     newest first."""
@@ -62,10 +68,9 @@ def suggest_study(name: str, root: Path) -> str:
     if (path / "study.json").exists():
         place = [] if path.parent == Path("multirun").resolve() else ["--root", str(path.parent)]
         return f"Type the study's name: {shlex.join([path.name, *place])}"
-    files = sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime)
-    if not files:
+    names = newest_first(root)
+    if not names:
         return "There are no studies yet. Start one with sweep.py -m"
-    names = [file.parent.name for file in files]
     if near := difflib.get_close_matches(name, names, 1):
         return f"Did you mean {near[0]}?"
     more = f" and {len(names) - _SHOWN} more: sweepyard list" if len(names) > _SHOWN else ""

@@ -8,7 +8,7 @@ from sweeps.record.definition import Definition
 from sweeps.space.exclusion import exact, written
 from sweeps.space.grammar import space_of
 from sweeps.space.listed import removed_point
-from sweeps.space.space import Choice, Interval
+from sweeps.space.space import Choice, Interval, without_plus
 from sweeps.trial.job import Point
 
 
@@ -143,5 +143,5 @@ def _to_exclude(point: Point, old: Definition, line: Callable[[str], str]) -> st
     """Return what the command that excludes a point does, and the command; empty if no condition
     can be typed."""
     keys = {name.partition(" under ")[0].lstrip("+") for name in old.parameters}
-    condition = exact({key.lstrip("+"): value for key, value in point.items()}, keys)
+    condition = exact(without_plus(point), keys)
     return condition and f"try it no further: {line('exclude')} {shlex.quote(condition)}"

@@ -12,7 +12,7 @@ from typing import Any
 
 from sweeps.base.errors import UserError
 from sweeps.base.wording import LONGEST, short, text
-from sweeps.space.exclusion import Excluded, Restored
+from sweeps.space.exclusion import Excluded, Restored, is_number
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Point, State
 
@@ -318,8 +318,11 @@ class StudySnapshot:
     def best(self) -> TrialRecord | None:
         return next(iter(self.top(1)), None)
 
+    def in_state(self, *states: State) -> list[TrialRecord]:
+        return [row for row in self.rows if row.state in states]
+
     def count(self, *states: State) -> int:
-        return sum(row.state in states for row in self.rows)
+        return len(self.in_state(*states))
 
     def bad(self) -> list[TrialRecord]:
         """Return the trials that ended without a result that counts."""
@@ -342,7 +345,7 @@ class StudySnapshot:
         numeric = dict.fromkeys(parameters(self.rows), True)
         for trial in self.rows:
             for name, value in trial.params.items():
-                numeric[name] &= isinstance(value, int | float) and not isinstance(value, bool)
+                numeric[name] &= is_number(value)
         names = [name for name, is_numeric in numeric.items() if is_numeric]
         return sorted(names, key=lambda name: -self.importance.get(name, 0.0))
 

@@ -197,14 +197,12 @@ def check_types(definition: Definition) -> None:
     for text in [*texts, *definition.command, *optional]:
         well_typed.check_text(text)
     well_typed.check_list(definition.command, fewest=2)
-    well_typed.check_list(definition.objective, fewest=1)
+    _check_objective(definition)
     for mapping in (definition.parameters, definition.search, definition.config):
         well_typed.check_texts(mapping)
     for count in (definition.total, 0 if definition.size is None else definition.size):
         well_typed.check_count(count)
-    if len(definition.directions) != len(definition.objective):
-        raise ValueError("each objective has a direction")
-    if not {*definition.directions} <= {"minimize", "maximize"} or definition.repeats < 1:
+    if definition.repeats < 1:
         raise ValueError("a setting has a value that it cannot have")
     for part in ("sampler", "pruner"):
         well_typed.check_section(json.loads(definition.search.get(part, "null")))
@@ -212,3 +210,11 @@ def check_types(definition: Definition) -> None:
         well_typed.check_point(point)
     well_typed.check_list(definition.exclude)
     well_typed.check_list(definition.may_change)
+
+
+def _check_objective(definition: Definition) -> None:
+    well_typed.check_list(definition.objective, fewest=1)
+    if len(definition.directions) != len(definition.objective):
+        raise ValueError("each objective has a direction")
+    if not {*definition.directions} <= {"minimize", "maximize"}:
+        raise ValueError("a direction is minimize or maximize")

@@ -193,16 +193,26 @@ def _follow(root: Mapping[Any, Any], path: Keys, value: Any, links: Iterator[int
             raise LookupError
         return value
     link = _LINK.search(value)
-    if link is None or next(links, None) is None or len(link[1]) > len(path) + 1:
+    if link is None or next(links, None) is None:
         raise LookupError
-    section = path[: len(path) + 1 - len(link[1])] if link[1] else ()
-    target = (*section, *link[2].split("."))
+    target = _target(link, path)
     followed = _follow(root, target[:-1], _select(root, target), links)
     if link[0] == value:
         return followed
     if isinstance(followed, dict | list):
         raise LookupError
     return _follow(root, path, value[: link.start()] + str(followed) + value[link.end() :], links)
+
+
+def _target(link: re.Match[str], path: Keys) -> Keys:
+    """Return the key that a reference in the section at `path` is to. Raises LookupError if it
+    leads out of the configuration."""
+    dots, name = link.groups()
+    levels = len(path) + 1 - len(dots)
+    if levels < 0:
+        raise LookupError
+    section = path[:levels] if dots else ()
+    return (*section, *name.split("."))
 
 
 def _select(root: Mapping[Any, Any], path: Keys) -> Any:

@@ -20,7 +20,7 @@ from sweeps.record.trial_config import read_groups, read_values
 from sweeps.show.findings import Findings, count_states
 from sweeps.show.overview import read_commit
 from sweeps.space.grammar import space_of
-from sweeps.space.space import Choice, text_of
+from sweeps.space.space import Choice, text_of, without_plus
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.machine import facts
 
@@ -277,7 +277,7 @@ def _describe_seeds(trials: Trials, definition: Definition) -> str:
     def seeds(of: Iterable[TrialRecord]) -> str:
         different = set()
         for trial in of:
-            params = {name.lstrip("+"): value for name, value in trial.params.items()}
+            params = without_plus(trial.params)
             different.add(str(params.get(key, fixed)))
         return ", ".join(sorted(different - {"None"}, key=lambda seed: (len(seed), seed)))
 

@@ -27,13 +27,11 @@ def describe_steering(study: StudySnapshot, reads_trials: bool = True) -> list[s
         for added in study.added
         if added.by
     ]
-    lines += [
-        (excluded.at, f"{excluded.by} excluded {excluded.text}") for excluded in study.excluded
-    ]
+    exclusions = [*study.excluded]
     for restored in study.restored:
-        for excluded in restored.excluded:
-            lines.append((excluded.at, f"{excluded.by} excluded {excluded.text}"))
+        exclusions += restored.excluded
         lines.append((restored.at, f"{restored.by} removed the exclusion of {restored.text}"))
+    lines += [(excluded.at, f"{excluded.by} excluded {excluded.text}") for excluded in exclusions]
     for trial in study.rows if reads_trials else ():
         newest = TrialFolder(trial.folder).newest() if trial.state is State.PRUNED else None
         if newest and (request := newest.stopped_by()):

@@ -125,23 +125,25 @@ class Exclusion:
     def _compile_pair(self, left: ast.expr, sign: ast.cmpop, right: ast.expr) -> Truth:
         others = _compared(sign, right)
         order = _ORDER.get(type(sign))
-        keys = [self._key(node) for node in [left, *others]]
-        if order:
-            self.ordered += filter(None, keys)
-        has_keys_only = None not in keys[1:]
-        self.relates_keys |= keys[0] is not None and any(keys[1:])
-        if keys[0] is None and not (has_keys_only and is_number(_literal(left))):
-            self._note_unknown(_name(left))
-        for other in () if has_keys_only else others:
-            literal = _literal(other)
-            if order and isinstance(literal, str):
-                self.no_numbers.append(literal)
-            elif keys[0] is not None and not order:
-                self.equalities.append((keys[0], literal))
+        self._note(left, others, in_order=order is not None)
 
         compare = partial(_is_ordered, order) if order else is_same
         truth = partial(_compare, self._read(left), compare, [*map(self._read, others)])
         return partial(_negate, truth) if isinstance(sign, ast.NotEq | ast.NotIn) else truth
+
+    def _note(self, left: ast.expr, others: Sequence[ast.expr], in_order: bool) -> None:
+        """Note which keys a comparison has, and with what it compares them."""
+        key = self._key(left)
+        keys = [self._key(other) for other in others]
+        literals = [] if None not in keys else [*map(_literal, others)]
+        self.relates_keys |= key is not None and any(keys)
+        if key is None and (literals or not is_number(_literal(left))):
+            self._note_unknown(_name(left))
+        if in_order:
+            self.ordered += filter(None, [key, *keys])
+            self.no_numbers += [text for text in literals if isinstance(text, str)]
+        elif key is not None:
+            self.equalities += [(key, literal) for literal in literals]
 
     def _note_unknown(self, name: str) -> None:
         self.first_unknown = self.first_unknown or name

@@ -56,11 +56,7 @@ def parse(
     """
     grids = [{o.get_key_element(): o for o in words} for words in (overrides, *also)]
     typed = dict.fromkeys(chain(*grids))  # not a set, which would lose the order
-    common = {}
-    for key, override in grids[0].items():
-        line = override.input_line
-        if all(key in grid and grid[key].input_line == line for grid in grids):
-            common[key] = override
+    common = _common(grids)
 
     fixed = {}
     tables = []
@@ -84,6 +80,16 @@ def parse(
     constants = {**constants, **values}
     space = SearchSpace(tuple(parameters), tuple(words), constants, order=tuple(typed))
     return _with_tables(space, tables, fixed) if tables else space
+
+
+def _common(grids: Sequence[Mapping[str, Override]]) -> dict[str, Override]:
+    """Return the overrides that all grids have."""
+    common = {}
+    for key, override in grids[0].items():
+        line = override.input_line
+        if all(key in grid and grid[key].input_line == line for grid in grids):
+            common[key] = override
+    return common
 
 
 def _fixed_word(key: str, override: Override) -> str:
@@ -301,11 +307,7 @@ def _interval(key: str, sweep: IntervalSweep, condition: Condition | None) -> In
     log = "log" in sweep.tags
     interval = f"interval({low}, {high})"
     if unknown := sorted(sweep.tags - {"log"}):
-        typed = f"int({interval})" if "int" in unknown else interval
-        if log or "int" not in unknown:
-            typed = f"tag(log, {typed})"
-        example = shlex.quote(f"{key}={typed}")
-        raise UserError(f"{key}: unknown tag({unknown[0]}, ...).\nRemove it, or type {example}")
+        raise _unknown_tag(key, interval, unknown, log)
     if low is None or high is None or not math.isfinite(high - low):
         raise UserError(f"{key}={interval} has no end.\nType both ends: '{key}=interval(0.1,1.0)'")
     if low >= high:
@@ -319,3 +321,12 @@ def _interval(key: str, sweep: IntervalSweep, condition: Condition | None) -> In
             " start, or leave out tag(log, ...)"
         )
     return Interval(key, low, high, log, condition)
+
+
+def _unknown_tag(key: str, interval: str, tags: Sequence[str], log: bool) -> UserError:
+    """Return the error of a tag that no interval has, with an example that was likely meant."""
+    typed = f"int({interval})" if "int" in tags else interval
+    if log or "int" not in tags:
+        typed = f"tag(log, {typed})"
+    example = shlex.quote(f"{key}={typed}")
+    return UserError(f"{key}: unknown tag({tags[0]}, ...).\nRemove it, or type {example}")

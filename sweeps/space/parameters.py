@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Quote, QuotedString, Transformer
@@ -15,6 +15,8 @@ from hydra.errors import HydraException
 
 from sweeps.space.exclusion import is_number, is_same
 from sweeps.trial.job import Value
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,11 @@ def canonical(point: Mapping[str, Value]) -> str:
         if is_number(value) and abs(value) <= _EXACT:
             values[key] = float(value) + 0.0  # which is 0.0 for -0.0
     return json.dumps(values, sort_keys=True)
+
+
+def without_plus(values: Mapping[str, T]) -> dict[str, T]:
+    """Return values by their keys without the plus with which Hydra adds a key."""
+    return {key.lstrip("+"): value for key, value in values.items()}
 
 
 def quoted(text: str) -> str:

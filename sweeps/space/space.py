@@ -1,10 +1,11 @@
 """The search space: parameters with their values, and the points that they make."""
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import chain, count, islice
+from itertools import chain, count, islice, pairwise
 from operator import attrgetter
 from types import MappingProxyType
 from typing import TypeVar
@@ -22,6 +23,7 @@ from sweeps.space.parameters import (
     canonical,
     quoted,
     text_of,
+    without_plus,
 )
 from sweeps.trial.job import Point, Value
 
@@ -35,6 +37,8 @@ __all__ = [
     "is_grid",
     "quoted",
     "text_of",
+    "unused_exclusions",
+    "without_plus",
 ]
 
 T = TypeVar("T")
@@ -47,6 +51,7 @@ COLLECTIONS = ("[", "{")
 """The first signs of a list and of a dict of the user's own function, which a record has as
 text."""
 MOST_CORNERS = 500
+_MOST_COMPARED = 10_000  # points with which each condition is compared
 # values that are checked of a parameter with more values than MOST_CORNERS, which takes a second
 SAMPLED = 100
 
@@ -95,7 +100,7 @@ class SearchSpace:
     def excludes(self, point: Point) -> bool:
         """Return whether a condition excludes the point, or all points that continue a part of
         one."""
-        values = {key.lstrip("+"): value for key, value in point.items()} if self.excluded else {}
+        values = without_plus(point) if self.excluded else {}
         return any(exclusion.holds(values) for exclusion in self.excluded)
 
     def fit(self, parameter: Parameter, value: Value, point: Point) -> Point:
@@ -322,6 +327,37 @@ def _pick(values: Sequence[T], i: int, count: int) -> T:
 
 def _distinct(chosen: Mapping[Interval, Sequence[Value]], parameter: Parameter) -> Iterable[Value]:
     return chosen[parameter] if isinstance(parameter, Interval) else parameter.distinct
+
+
+def unused_exclusions(space: SearchSpace) -> Iterator[str]:
+    """Yield the conditions that exclude no point, or of intervals only single values. A condition
+    is left out if there are too many points to compare, or if the condition relates two keys."""
+    has_intervals = any(isinstance(parameter, Interval) for parameter in space.parameters)
+    for exclusion in space.excluded:
+        if exclusion.relates_keys and has_intervals:
+            continue
+        probed = [_probed(parameter, exclusion.numbers) for parameter in space.parameters]
+        finite = replace(space, parameters=tuple(probed), excluded=())
+        alone = replace(finite, excluded=(exclusion,))
+        points = list(islice(finite.all_points(), _MOST_COMPARED))
+        if len(points) < _MOST_COMPARED and not any(map(alone.excludes, points)):
+            yield exclusion.text
+
+
+def _probed(parameter: Parameter, numbers: Sequence[float]) -> Parameter:
+    """Return an interval as a choice of values between and beside the numbers of a condition."""
+    if not isinstance(parameter, Interval):
+        return parameter
+    low = parameter.low
+    high = parameter.high
+    cuts = sorted({low, high, *(number for number in numbers if low < number < high)})
+    values = [(left + right) / 2 for left, right in pairwise(cuts)]
+    if parameter.whole:
+        near = [math.floor(cut) + step for cut in cuts for step in (-1, 0, 1)]
+        values = sorted({value for value in near if low <= value <= high})
+    return Choice(
+        parameter.key, tuple(values), tuple(map(text_of, values)), parameter.condition, numbers=True
+    )
 
 
 def is_grid(settings: SweeperConf) -> bool:

@@ -110,29 +110,32 @@ class Tracker:
         """
         try:
             self._study.open()
+        except ImportError as error:  # first, because `outage_errors` imports MLflow
+            raise self._refusal(error, advice) from error
         except Exception as error:
-            may_wait = not required or self._study.may_exist
-            # first, because `outage_errors` imports MLflow, which may be missing
-            is_missing = isinstance(error, ImportError)
-            if may_wait and not is_missing and isinstance(error, outage_errors()):
-                self._outage = first_line(error)
-                self._thread.start()
-                return
-            is_of_file = isinstance(error, OSError)
-            if not is_missing and not is_of_file and not isinstance(error, outage_errors()):
+            is_outage = isinstance(error, outage_errors())
+            if not is_outage and not isinstance(error, OSError):
                 raise
-            file = str((error.filename2 or error.filename) if isinstance(error, OSError) else "")
-            if file.startswith(f"{self._snapshot.folder}/"):
-                raise UserError(
-                    f"a file of the study cannot be written: {error}\nMake its folder writable and"
-                    " remove what is in the way, then type the command again"
-                ) from error
-            reason = store.explain_schema(error) or first_line(error)
-            raise UserError(
-                f"MLflow at {without_password(self.uri)} cannot be used: {reason}\n{advice}"
-            ) from error
-        self._file = store.identity(self.uri)
+            may_wait = not required or self._study.may_exist
+            if not (is_outage and may_wait):
+                raise self._refusal(error, advice) from error
+            self._outage = first_line(error)
+        else:
+            self._file = store.identity(self.uri)
         self._thread.start()
+
+    def _refusal(self, error: Exception, advice: str) -> UserError:
+        """Return why the study cannot be tracked, and what to do."""
+        file = str((error.filename2 or error.filename) if isinstance(error, OSError) else "")
+        if file.startswith(f"{self._snapshot.folder}/"):
+            return UserError(
+                f"a file of the study cannot be written: {error}\nMake its folder writable and"
+                " remove what is in the way, then type the command again"
+            )
+        reason = store.explain_schema(error) or first_line(error)
+        return UserError(
+            f"MLflow at {without_password(self.uri)} cannot be used: {reason}\n{advice}"
+        )
 
     def start_trial(
         self, trial: TrialRecord, overrides: Sequence[str], config: DictConfig | None = None

@@ -317,14 +317,21 @@ def read_objective(
     is_required = objective.needed if step is None else objective.named
     for name in objective.names:
         if is_required and name not in metrics:
-            present = ", ".join(sorted(metrics)) or "nothing"
-            advice = f"Choose one of them: {objective_words(metrics, objective.names)}"
-            raise MissingObjective(
-                f"the task {verb} no '{name}', which is the objective; it {verb} {present}."
-                f" {advice if metrics else f'Return it, with the key {name}'}"
-            )
+            raise _lacks_objective(name, metrics, objective, verb)
         if not math.isfinite(metrics.get(name, 0.0)):
             raise Diverged(
                 f"{name} is {metrics[name]}" + ("" if step is None else f" at step {step}")
             )
     return [metrics[name] for name in objective.names if name in metrics]
+
+
+def _lacks_objective(
+    name: str, metrics: Mapping[str, float], objective: Objective, verb: str
+) -> MissingObjective:
+    present = ", ".join(sorted(metrics)) or "nothing"
+    advice = f"Return it, with the key {name}"
+    if metrics:
+        advice = f"Choose one of them: {objective_words(metrics, objective.names)}"
+    return MissingObjective(
+        f"the task {verb} no '{name}', which is the objective; it {verb} {present}. {advice}"
+    )

@@ -172,13 +172,6 @@ def _read(module: ModuleSpec) -> _Source | None:
     }
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     imports_all = any(node.names[0].name == "*" for node in imports)
-    of_keras: dict[str, str] = {}
-    for node in imports:
-        origin = str(node.module)
-        plain = [alias.name for alias in node.names if alias.asname in (None, alias.name)]
-        if origin.startswith("keras."):
-            of_keras |= dict.fromkeys(plain, origin)
-
     table = symtable.symtable(text, path, "exec")
     names = {
         symbol.get_name()
@@ -186,7 +179,17 @@ def _read(module: ModuleSpec) -> _Source | None:
         if symbol.is_assigned() or symbol.is_imported()
     }
     is_dynamic = imports_all or "__getattr__" in names or "globals" in table.get_identifiers()
-    return _Source(names, signatures, of_keras, is_dynamic)
+    return _Source(names, signatures, _of_keras(imports), is_dynamic)
+
+
+def _of_keras(imports: Iterable[ast.ImportFrom]) -> dict[str, str]:
+    """Return the module of Keras from which each name is imported."""
+    modules: dict[str, str] = {}
+    for node in imports:
+        plain = [alias.name for alias in node.names if alias.asname in (None, alias.name)]
+        if str(node.module).startswith("keras."):
+            modules |= dict.fromkeys(plain, str(node.module))
+    return modules
 
 
 def _signature(statement: ast.stmt, is_keras: bool) -> ast.arguments | None:

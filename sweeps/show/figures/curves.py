@@ -16,6 +16,7 @@ from sweeps.show.figures.drawing import Figure, Figures, Trace
 from sweeps.show.figures.figure_data import FigureData
 from sweeps.show.scales import Layout, Scale, scale_of
 from sweeps.show.trials import Curve, Curves
+from sweeps.space.space import without_plus
 
 CURVES = "Learning curves"
 STEP = "step"
@@ -133,7 +134,7 @@ def _facets(trials: Iterable[TrialRecord], facet: str) -> dict[str, list[TrialRe
     key = facet.lstrip("+")
     groups: dict[str, list[TrialRecord]] = {}
     for trial in trials:
-        params = {name.lstrip("+"): value for name, value in trial.params.items()}
+        params = without_plus(trial.params)
         label = f"{key}={text(params[key], digits=4)}" if key in params else f"without {key}"
         groups.setdefault(without_password(label) if key else "", []).append(trial)
     return groups

@@ -229,7 +229,7 @@ class View:
 
     def _picture(self, study: StudySnapshot, notes: list[str]) -> Group:
         ended = study.over()
-        running = [trial for trial in study.rows if trial.state is State.RUNNING]
+        running = study.in_state(State.RUNNING)
         self._bar.update(self._bar.task_ids[0], total=study.total, completed=ended)
         lines = []
         best = study.best()

@@ -93,7 +93,7 @@ def _describe_queue(study: StudySnapshot, counts: Mapping[str, int], reason: str
 
 
 def _show_running(view: View, study: StudySnapshot) -> None:
-    running = [trial for trial in study.rows if trial.state is State.RUNNING]
+    running = study.in_state(State.RUNNING)
     for trial in running[:_SHOWN]:
         view.say(f"trial {trial.number} running   {trial.name}   {_newest_report(trial, study)}")
         view.say(warn_idle_gpus(trial, read_launcher(trial.folder).get("idle_gpu_min")))

@@ -128,17 +128,14 @@ def check(config: DictConfig, starts: bool = False, is_new: bool = False) -> Non
     that is missing or wrong here. Raises UserError with the message of such a check; Infeasible if
     the config is valid but cannot run here.
     """
+    is_typed = starts or is_new  # and not what a study that exists has
     try:
         with _without_hydra(config) as hydra:
             with hydra_config(hydra):
                 whole: Any = OmegaConf.to_object(config) if _offers_checks(config) else None
             if hydra is not None:
-                _check_ranks(config, hydra.launcher)
-            if (starts or is_new) and hydra is not None:
-                refuse_conflicts(hydra)
-                if whole is not None:
-                    _refuse_other_gpus(config, hydra.launcher)
-            if (starts or is_new) and hasattr(whole, "check_typed"):
+                _check_launch(config, hydra, is_typed)
+            if is_typed and hasattr(whole, "check_typed"):
                 whole.check_typed()
             if starts and whole is not None:
                 whole.check_here()
@@ -165,6 +162,16 @@ def _offers_checks(config: DictConfig) -> bool:
     """Return whether the dataclass of a config offers checks to a driver, as
     trainers/config/schema.py does."""
     return hasattr(OmegaConf.get_type(config), "check_here")
+
+
+def _check_launch(config: DictConfig, hydra: DictConfig, is_typed: bool) -> None:
+    """Raise UserError if the launcher's settings, or words that are typed now, conflict with the
+    app's keys."""
+    _check_ranks(config, hydra.launcher)
+    if is_typed:
+        refuse_conflicts(hydra)
+    if is_typed and _offers_checks(config):
+        _refuse_other_gpus(config, hydra.launcher)
 
 
 def refuse_conflicts(hydra: DictConfig) -> None:

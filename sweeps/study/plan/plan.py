@@ -60,6 +60,16 @@ class App:
 
 
 @dataclass(frozen=True)
+class _Checked:
+    """What the check of a study's points found."""
+
+    # of each trial; of a search the most expensive one, as often as there are trials
+    requests: list[Request]
+    left_out: list[str]  # why infeasible points cannot run here
+    count: int  # number of points that were composed and checked
+
+
+@dataclass(frozen=True)
 class Plan:
     """A checked study that has not started."""
 
@@ -70,10 +80,7 @@ class Plan:
     points: Points
     added: Requests
     launcher: TrialLauncher
-    # of each trial; of a search the most expensive one, as often as there are trials
-    requests: list[Request]
-    left_out: list[str]  # why infeasible points cannot run here
-    checked: int  # number of points that were composed and checked
+    checked: _Checked
     notes: list[str]  # lines to print first
 
     def preview(self, name: str, task_function: TaskFunction) -> None:
@@ -86,24 +93,26 @@ class Plan:
         )
         view.say(_check_existing(self.folder, typed, self.settings.extend, task_function))
         grid = is_grid(self.settings)
-        planned = len(self.requests)
+        requests = self.checked.requests
+        planned = len(requests)
         checked = "all composed and checked"
-        if grid and self.checked < planned:
+        if grid and self.checked.count < planned:
             checked = (
-                f"{self.checked} of them composed and checked; the study itself checks all first"
+                f"{self.checked.count} of them composed and checked; the study itself checks all"
+                " first"
             )
         view.say(f"{counted(planned, 'trial')}, {checked}; none was started")
-        if count := len(self.left_out):
+        if count := len(self.checked.left_out):
             points = "more points" if grid else "corners of the search space"
             view.say(
                 f"{count} {points} are infeasible, and would not be started. The first:"
-                f" {self.left_out[0]}"
+                f" {self.checked.left_out[0]}"
             )
         for line in self.points.listing(self.settings.max_grid_trials) if grid else ():
             view.say(line)
-        view.console.print(requests_table(self.requests))
-        view.say(measured_price(self.requests, self.settings, self.folder))
-        for line in (cost(self.requests), at_once(self.config, planned), *self.launcher.preview()):
+        view.console.print(requests_table(requests))
+        view.say(measured_price(requests, self.settings, self.folder))
+        for line in (cost(requests), at_once(self.config, planned), *self.launcher.preview()):
             view.say(line)
 
 
@@ -169,20 +178,10 @@ def make(
     notes += likely_mistakes(settings, space, config, words, composer)
 
     trials = _trial_launcher(launcher, settings, folder)
-    if choosing.prunes and is_new and isinstance(trials, BatchTrials):
-        raise UserError(
-            f"hydra/launcher={config.hydra.runtime.choices['hydra/launcher']}: its trials report"
-            " only at their ends, so none would be pruned.\nType hydra/launcher=local or"
-            " hydra/launcher=slurm, or hydra/sweeper/pruner=none"
-        )
-    if trials.grid_only and not grid:
-        raise UserError(
-            f"{trials.grid_only}: a search chooses each trial by the results of the others.\nRemove"
-            f" {trials.grid_only}"
-        )
+    _refuse_launcher(trials, choosing, config, is_new)
     points = Points(composer, choosing.space, trials)
     try:
-        checked = _check_points(points, choosing, settings, is_new)
+        checked = _Check(points, choosing, settings, is_new).run()
     except UserError as error:
         answer = with_likely_mistake(error, space, config, words, composer)
         if answer is error:
@@ -195,10 +194,10 @@ def make(
         notes += describe_unread(first, first.hydra)
     if not grid:
         notes += _describe_sampled(choosing.space)
-    if is_new and (suggested := choosing.rehearse()):
-        _check_suggested(points, settings, suggested)
+    if is_new:
+        _check_suggested(points, settings, choosing.rehearse())
     added = Requests(folder, choosing.space, choosing.seeds, points)
-    return Plan(folder, config, settings, choosing, points, added, trials, *checked, notes)
+    return Plan(folder, config, settings, choosing, points, added, trials, checked, notes)
 
 
 def _trial_launcher(launcher: Launcher, settings: SweeperConf, folder: Path) -> TrialLauncher:
@@ -207,6 +206,23 @@ def _trial_launcher(launcher: Launcher, settings: SweeperConf, folder: Path) -> 
         trials: TrialLauncher = launcher.trials(folder)
         return trials
     return BatchTrials(launcher, settings.n_jobs or (1_000_000 if is_grid(settings) else 1))
+
+
+def _refuse_launcher(
+    trials: TrialLauncher, choosing: Choosing, config: DictConfig, is_new: bool
+) -> None:
+    """Raise UserError if the launcher cannot run trials that are pruned, or a search."""
+    if choosing.prunes and is_new and isinstance(trials, BatchTrials):
+        raise UserError(
+            f"hydra/launcher={config.hydra.runtime.choices['hydra/launcher']}: its trials report"
+            " only at their ends, so none would be pruned.\nType hydra/launcher=local or"
+            " hydra/launcher=slurm, or hydra/sweeper/pruner=none"
+        )
+    if trials.grid_only and not choosing.is_grid:
+        raise UserError(
+            f"{trials.grid_only}: a search chooses each trial by the results of the others.\nRemove"
+            f" {trials.grid_only}"
+        )
 
 
 def _refuse_added(config: DictConfig, words: Sequence[str]) -> None:
@@ -276,60 +292,83 @@ def _returns_nothing(function: TaskFunction) -> bool:
     return not re.search(r"\breturn\b *[^\s#]|\blambda\b", source)
 
 
-def _check_points(
-    points: Points, choosing: Choosing, settings: SweeperConf, is_new: bool
-) -> tuple[list[Request], list[str], int]:
-    """Return what each trial requests, why infeasible points are left out, and how many points were
-    checked.
+class _Check:
+    """The check of a study's points, before any trial starts.
 
-    Checks every point of a new grid. Of a search, a study that exists, or the preview of a large
-    grid, it checks the corners of the space. Raises UserError if a point is wrong, and Infeasible
-    if a new study has no feasible point.
+    It has every point of a new grid. Of a search, a study that exists, or the preview of a large
+    grid, it has the corners of the space.
     """
-    space = choosing.space
-    seeds = choosing.seeds
-    whole_grid = is_grid(settings) and (is_new or settings.preview)
-    is_sampled = settings.preview and choosing.planned > _MOST_PREVIEWED
-    seed: Point = {**seeds.first} or dict.fromkeys([settings.seed_key] * bool(seeds.fresh), 0)
-    count = choosing.planned
-    checked = space.points()
-    if is_sampled or not whole_grid:
-        start = [] if whole_grid else choosing.start
-        corners = [*space.corners(), *start]
-        count = len(corners)
-        checked = iter(corners)
-    answers: list[Request | str] = []
-    for point in announce(checked, count):
-        seeded = {**seed, **point}
+
+    def __init__(
+        self, points: Points, choosing: Choosing, settings: SweeperConf, is_new: bool
+    ) -> None:
+        self._points = points
+        self._choosing = choosing
+        self._space = choosing.space
+        self._settings = settings
+        self._is_new = is_new
+        # whether the answers are those of a grid's trials: of all, or of a sample
+        self._covers_grid = choosing.is_grid and (is_new or settings.preview)
+        is_large = settings.preview and choosing.planned > _MOST_PREVIEWED
+        self._has_all = self._covers_grid and not is_large
+
+    def run(self) -> _Checked:
+        """Return what each trial requests. Raises UserError if a point is wrong, and Infeasible if
+        a new study has no feasible point."""
+        answers = [*map(self._answer, self._chosen())]
+        if self._is_new and not self._covers_grid:
+            corners = [self._seeded(point) for point in self._space.corners()]
+            refuse_fractions(self._space, corners, self._points.check)
+
+        of_trials = self._of_trials(answers)
+        requests = [answer for answer in of_trials if isinstance(answer, Request)]
+        left_out = [answer for answer in of_trials if isinstance(answer, str)]
+        if self._is_new and left_out and not requests:
+            raise Infeasible(left_out[0])
+        if not self._choosing.is_grid:
+            # A search chooses its trials later: count each as its most expensive corner.
+            requests.sort(key=lambda request: (request.gpus, request.timeout_min or 0))
+            requests = requests[-1:] * (self._choosing.planned * self._settings.repeats)
+        return _Checked(requests, left_out, len(answers))
+
+    def _chosen(self) -> Iterator[Point]:
+        if self._has_all:
+            return announce(self._space.points(), self._choosing.planned)
+        corners = [*self._space.corners()]
+        if not self._covers_grid:
+            corners += self._choosing.start
+        return announce(corners, len(corners))
+
+    def _seeded(self, point: Point) -> Point:
+        return {**self._choosing.seeds.example, **point}
+
+    def _answer(self, chosen: Point) -> Request | str:
+        """Return what a trial of a point requests, or why the point is infeasible."""
+        point = self._seeded(chosen)
+        starts = self._is_new and not self._settings.preview
+        check = self._points.check
         try:
-            answers.append(points.check(seeded, is_new and not settings.preview, is_new))
+            return check(point, starts, self._is_new)
         except Infeasible as error:
-            answers.append(str(error))
+            return str(error)
         except UserError as error:
-            answer = in_space(error, space, seeded, points.compose, points.check)
-            raise in_table(answer, settings, seeded) from error
-    if is_new and not whole_grid:
-        refuse_fractions(space, [{**seed, **point} for point in space.corners()], points.check)
+            answer = in_space(error, self._space, point, self._points.compose, check)
+            raise in_table(answer, self._settings, point) from error
 
-    checked_count = len(answers)
-    if whole_grid and is_sampled:
-        answers = list(islice(cycle(answers), choosing.planned))
-    if is_grid(settings):
-        answers = answers[: settings.max_grid_trials]
-    requests = [answer for answer in answers if isinstance(answer, Request)]
-    left_out = [answer for answer in answers if isinstance(answer, str)]
-    if is_new and left_out and not requests:
-        raise Infeasible(left_out[0])
-    if not is_grid(settings):
-        # A search chooses its trials later: count each as its most expensive corner.
-        requests.sort(key=lambda request: (request.gpus, request.timeout_min or 0))
-        requests = requests[-1:] * (choosing.planned * settings.repeats)
-    return requests, left_out, checked_count
+    def _of_trials(self, answers: list[Request | str]) -> list[Request | str]:
+        """Return an answer for each trial of a grid, of which a preview has only some."""
+        if not self._choosing.is_grid:
+            return answers
+        if self._covers_grid and not self._has_all:
+            answers = [*islice(cycle(answers), self._choosing.planned)]
+        return answers[: self._settings.max_grid_trials]
 
 
-def _check_suggested(points: Points, settings: SweeperConf, point: Point) -> None:
+def _check_suggested(points: Points, settings: SweeperConf, point: Point | None) -> None:
     """Raise UserError if the search space in the user's code suggests keys that the configuration
     lacks."""
+    if not point:
+        return
     try:
         points.compose(point)
     except UserError as error:

@@ -3,11 +3,12 @@
 import math
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
+from typing import Any
 
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
@@ -23,8 +24,16 @@ from sweeps.record.study import StudySnapshot
 from sweeps.record.study_file import sweeps_line
 from sweeps.space.exclusion import SETTING, Exclusion, is_number, written
 from sweeps.space.grammar import parse, parse_condition
-from sweeps.space.space import Choice, Condition, Interval, Parameter, SearchSpace, is_grid, text_of
-from sweeps.space.unused import unused_exclusions
+from sweeps.space.space import (
+    Choice,
+    Condition,
+    Interval,
+    Parameter,
+    SearchSpace,
+    is_grid,
+    text_of,
+    unused_exclusions,
+)
 from sweeps.space.written_space import words_of, words_of_grid
 from sweeps.study.plan.compose import Composer
 from sweeps.study.plan.listed_points import read_listed
@@ -48,22 +57,17 @@ def read_space(
     Raises UserError if a parameter is wrong, or a condition of a new study can never be true.
     """
     conditional = {}
-    constants = {}
     for text, params in settings.conditional_params.items():
-        condition = parse_condition(text)
         words = words_of(f"{CONDITIONS}.{text}", params, config)
-        conditional[condition] = composer.parse(words)
-        value = _value_of(condition.key, config)
-        if value is not None:
-            constants[condition.key] = value
+        conditional[parse_condition(text)] = composer.parse(words)
+    values = {condition.key: _value_of(condition.key, config) for condition in conditional}
+    constants = {key: value for key, value in values.items() if value is not None}
 
     first = [*words_of("hydra.sweeper.params", settings.params, config), *typed]
     also = [words_of_grid(grid, config) for grid in settings.also]
     grids = [composer.parse([*first, *words]) for words in ([], *also)]
     space = parse(grids[0], conditional, constants, grids[1:])
-    for override in chain(*grids):
-        if isinstance(override.value(), Zip):
-            _refuse_name_of_key(override, composer, config)
+    _refuse_names_of_keys(chain(*grids), composer, config)
     if settings.points is not None:
         space = space.with_listed(read_listed(settings, composer, space))
     space = space.with_excluded(settings.exclude)
@@ -99,15 +103,19 @@ def _notes_on(space: SearchSpace, conditional: Mapping[Condition, Sequence[Overr
     return notes
 
 
-def _refuse_name_of_key(override: Override, composer: Composer, config: DictConfig) -> None:
+def _refuse_names_of_keys(
+    overrides: Iterable[Override], composer: Composer, config: DictConfig
+) -> None:
     """Raise UserError if the name of a zip(...) is a key or a group, because that key would not be
     set."""
-    name = override.get_key_element()
-    if override.key_or_group in keys(config) or composer.options(name):
-        raise UserError(
-            f"{name}=zip(...): {name} is a key of the configuration, and would not be set.\n"
-            f"Choose another name, as in {name}_and_more=zip(...)"
-        )
+    for override in overrides:
+        name = override.get_key_element()
+        is_zip = isinstance(override.value(), Zip)
+        if is_zip and (override.key_or_group in keys(config) or composer.options(name)):
+            raise UserError(
+                f"{name}=zip(...): {name} is a key of the configuration, and would not be set.\n"
+                f"Choose another name, as in {name}_and_more=zip(...)"
+            )
 
 
 def _refuse_exclusions(space: SearchSpace) -> None:
@@ -116,32 +124,45 @@ def _refuse_exclusions(space: SearchSpace) -> None:
     swept: dict[str, list[Parameter]] = {}
     for parameter in space.parameters:
         swept.setdefault(parameter.key.lstrip("+"), []).append(parameter)
-    typed = {key: ", ".join(part.typed for part in parts) for key, parts in swept.items()}
     for exclusion in space.excluded:
         prefix = f"{SETTING}: '{exclusion.text}' has"
         _refuse_unknown(exclusion, prefix, [*swept])
         for key in exclusion.ordered:
-            if not any(is_number(value) for part in swept[key] for value in part.values):
-                raise UserError(
-                    f"{prefix} an order of {key}, which has no numbers.\nCompare it by =, with:"
-                    f" {typed[key]}"
-                )
+            _refuse_order(key, prefix, swept[key])
         for key, value in exclusion.equalities:
             if not any(part.find(value) for part in swept[key]):
-                if value is True and "true" not in exclusion.text.lower():
-                    example = f"{key}={written(swept[key][0].values[0])}"
-                    raise UserError(
-                        f"{prefix} {key} without a value.\nCompare it, as in {shlex.quote(example)}"
-                    )
-                near = closest(str(value), _texts_of(swept[key]))
-                advice = _meant(near) or f"Choose among: {typed[key]}"
-                raise UserError(f"{prefix} {key}={value}, which no trial has.\n{advice}")
+                raise _no_such_value(key, value, exclusion, prefix, swept[key])
     if space.excluded and next(space.all_points(), None) is None:
         raise UserError(
             f"{SETTING} leaves no point to try: "
             f"{', '.join(exclusion.text for exclusion in space.excluded)}"
             ".\nRemove a condition, or type more values"
         )
+
+
+def _refuse_order(key: str, prefix: str, swept: Sequence[Parameter]) -> None:
+    """Raise UserError if the order of a key is compared that has no numbers."""
+    if not any(is_number(value) for part in swept for value in part.values):
+        raise UserError(
+            f"{prefix} an order of {key}, which has no numbers.\nCompare it by =, with:"
+            f" {_all_typed(swept)}"
+        )
+
+
+def _no_such_value(
+    key: str, value: Any, exclusion: Exclusion, prefix: str, swept: Sequence[Parameter]
+) -> UserError:
+    """Return the error of a condition on a value that a key never has."""
+    if value is True and "true" not in exclusion.text.lower():
+        example = shlex.quote(f"{key}={written(swept[0].values[0])}")
+        return UserError(f"{prefix} {key} without a value.\nCompare it, as in {example}")
+    near = closest(str(value), _texts_of(swept))
+    advice = _meant(near) or f"Choose among: {_all_typed(swept)}"
+    return UserError(f"{prefix} {key}={value}, which no trial has.\n{advice}")
+
+
+def _all_typed(parameters: Sequence[Parameter]) -> str:
+    return ", ".join(parameter.typed for parameter in parameters)
 
 
 def _refuse_unknown(exclusion: Exclusion, prefix: str, swept: Sequence[str]) -> None:
@@ -252,25 +273,35 @@ def _refuse_impossible(
 ) -> None:
     """Raise UserError if no trial can have the key of a condition, or one of its values."""
     key = condition.key
-    prefix = f"{CONDITIONS} has {condition}: {key}"
     swept = [parameter for parameter in space.parameters if parameter.key == key]
     texts = [*_texts_of(swept), *composer.options(key)]
     if not texts and not swept:
-        if key not in space.constants:
-            others = [parameter.key for parameter in space.parameters]
-            near = closest(key, dict.fromkeys([*others, *keys(config)]))
-            meant = replace(condition, key=near)
-            advice = _meant(near and str(meant)) or "Use a key of --help all"
-            raise UserError(f"{prefix} is not in the configuration, and is not swept\n{advice}")
-        texts = [space.constants[key]]
+        texts = [_constant(condition, space, config)]
     for value in condition.values:
         if value not in texts and not any(_is_in(parameter, value) for parameter in swept):
             near = closest(value, texts)
             choices = ", ".join(dict.fromkeys(texts))
             advice = _meant(near and f"{key}={near}") or f"Choose one of: {choices}"
             raise UserError(
-                f"{prefix} is never {value}, which {', '.join(names)} would need\n{advice}"
+                f"{CONDITIONS} has {condition}: {key} is never {value}, which {', '.join(names)}"
+                f" would need\n{advice}"
             )
+
+
+def _constant(condition: Condition, space: SearchSpace, config: DictConfig) -> str:
+    """Return the value of a condition's key, which is not swept. Raises UserError if the
+    configuration lacks it."""
+    key = condition.key
+    if key in space.constants:
+        return space.constants[key]
+    others = [parameter.key for parameter in space.parameters]
+    near = closest(key, dict.fromkeys([*others, *keys(config)]))
+    meant = replace(condition, key=near)
+    advice = _meant(near and str(meant)) or "Use a key of --help all"
+    raise UserError(
+        f"{CONDITIONS} has {condition}: {key} is not in the configuration, and is not swept\n"
+        f"{advice}"
+    )
 
 
 def _is_in(parameter: Parameter, text: str) -> bool:
@@ -347,11 +378,7 @@ def _lacking(error: UserError, space: SearchSpace, compose: Check) -> UserError 
         value: Point = {
             swept.key: swept.values[0] for swept in space.parameters if swept.key == key
         }
-        for group in space.parameters:
-            if not isinstance(group, Choice) or group.key == key or group.ordered:
-                continue
-            if len(group.texts) > _MOST_COMPOSED:
-                continue
+        for group in _groups(space):
             pairs = zip(group.texts, group.values, strict=True)
             having = [
                 text for text, chosen in pairs if _passes(compose, {group.key: chosen, **value})
@@ -362,6 +389,15 @@ def _lacking(error: UserError, space: SearchSpace, compose: Check) -> UserError 
                 words = explain_lacking(group.key, having, lacking, key, typed[key], together)
                 return UserError(words)
     return None
+
+
+def _groups(space: SearchSpace) -> Iterator[Choice]:
+    """Yield the parameters that may choose other keys, and have few values."""
+    for parameter in space.parameters:
+        if isinstance(parameter, Interval) or parameter.ordered:
+            continue
+        if len(parameter.values) <= _MOST_COMPOSED:
+            yield parameter
 
 
 def _with_lists(error: UserError, space: SearchSpace) -> UserError | None:

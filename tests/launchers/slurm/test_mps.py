@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.launchers.slurm.script import mps
+from sweeps.launchers.slurm.inside import mps
 from sweeps.trial.machine import gpus
 
 CONTROL = """#!/bin/sh

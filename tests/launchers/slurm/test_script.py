@@ -8,7 +8,7 @@ import pytest
 from omegaconf import DictConfig
 
 from sweeps.hydra.settings import SlurmLauncherConf
-from sweeps.launchers.slurm.follow.no_start import failed_line
+from sweeps.launchers.slurm.follow.ends import failed_line
 from sweeps.launchers.slurm.script.script import SETUP, lines_before_srun, setup_text
 
 OF_THE_JOB = {"SLURM_JOB_ID": "1", "SLURM_NTASKS": "2", "SLURM_MEM_PER_NODE": "5"}

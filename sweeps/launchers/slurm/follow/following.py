@@ -14,6 +14,7 @@ from typing import Any
 from sweeps.base.errors import Outage
 from sweeps.base.files import NO_ROOM, CorruptFile
 from sweeps.hydra.settings import SlurmLauncherConf
+from sweeps.launchers.slurm.follow.lengths import Lengths
 from sweeps.launchers.slurm.follow.listing import ENDED, JobInfo, Listing
 from sweeps.launchers.slurm.follow.nodes import AvoidedNodes
 from sweeps.launchers.slurm.follow.watcher import FollowedJob, Watcher
@@ -26,7 +27,6 @@ from sweeps.launchers.slurm.queue import (
     squeue,
     write_job_id,
 )
-from sweeps.launchers.slurm.script.lengths import Lengths
 from sweeps.launchers.slurm.script.request import PRIVATE, parameters
 from sweeps.launchers.slurm.script.script import SETUP
 from sweeps.launchers.slurm.script.submit import BusyError, UnansweredError, submit, write_setup

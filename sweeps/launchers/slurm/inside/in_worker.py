@@ -25,9 +25,9 @@ from sweeps.base.files import read_own
 from sweeps.hydra.settings import SlurmLauncherConf
 from sweeps.launchers.local.forks import Forks
 from sweeps.launchers.local.gpus import Gpus
+from sweeps.launchers.slurm.inside import mps
 from sweeps.launchers.slurm.inside.in_job import Notice, print_safely
 from sweeps.launchers.slurm.queue import token_of
-from sweeps.launchers.slurm.script import mps
 from sweeps.launchers.slurm.script.request import request
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.machine.gpus import fitting, names_in
