@@ -120,7 +120,7 @@ def test_a_mistake_is_answered(line: str, files: Path, tmp_path: Path) -> None:
 @some(
     ("line", "note"),
     [
-        ("+optimzer=adam,sgd", "+optimzer: no code reads this key, so that its values change nothing. Did you mean"),
+        ("+optimzer=adam", "+optimzer: no code reads this key, so that its values change nothing. Did you mean"),
         ("+trainer.patience=3", "+trainer.patience: no code reads this key"),
         ("+base=0.1 lr=${base}", ""),
         ("+other=1 trainer=own trainer._target_=builtins.print", ""),

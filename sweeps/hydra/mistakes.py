@@ -214,10 +214,16 @@ def _advise_missing(key: str, value: str, to_add: str, config: DictConfig) -> st
         return f" Did you mean '{near}'?\nType: {shlex.quote(word)}"
     if setting := _near_own(section, last):
         return f" Did you mean '{setting}'?{_advise_section(setting, value, config)}"
+    return advise_key(key, config) + _advise_new_key(key, to_add, config)
+
+
+def _advise_new_key(key: str, to_add: str, config: DictConfig) -> str:
+    """Return how to add a key; empty if nothing may read it."""
+    if "." not in key and hasattr(OmegaConf.get_type(config), "unread"):
+        return "\nAll keys, with what they mean: --help all"
     # no section of ours has a new key
     is_closed = key.startswith(("hydra.launcher.", "hydra.sweeper.")) and "param" not in key
-    add = "" if is_closed else f"\nTo add a new key: {shlex.quote(to_add)}"
-    return advise_key(key, config) + add
+    return "" if is_closed else f"\nTo add a new key: {shlex.quote(to_add)}"
 
 
 def _near_own(section: str, name: str) -> str:
@@ -286,6 +292,9 @@ def _explain_choice(problem: str) -> str:
             f"{key}: several values make a sweep; add -m to run it.\nFor one value that is a list:"
             f" {key.replace('=', '=[', 1)}]"
         )
+    if problem.startswith("Sweep parameters '"):
+        word = problem.removeprefix("Sweep parameters '").rpartition("'")[0]
+        return f"{word}: several values make a sweep.\nType: -m {shlex.quote(word)}"
     return ""
 
 

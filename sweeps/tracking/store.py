@@ -76,12 +76,18 @@ def resolve_experiment(name: str | None, recorded: str | None = None) -> str:
     return chosen
 
 
-def explain_schema(error: Exception) -> str:
-    """Return what to do about a database of a newer MLflow; empty for another error.
+def explain(error: Exception) -> str:
+    """Return why MLflow does not use a store, where its own words mislead: an address without one
+    of its schemes, or a database of a newer MLflow; empty for another error.
 
     MLflow calls every schema that it does not know out-of-date, and advises an upgrade, which
     cannot lower a version.
     """
+    schemes = getattr(error, "supported_uri_schemes", ())
+    if schemes:
+        addresses = ", ".join(f"{scheme}:..." for scheme in schemes if scheme)
+        return f"its stores are a path, {addresses}"
+
     schema = re.search(r"database schema \(found version (\w+)", str(error))
     if schema is None:
         return ""

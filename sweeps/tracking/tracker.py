@@ -132,7 +132,7 @@ class Tracker:
                 f"a file of the study cannot be written: {error}\nMake its folder writable and"
                 " remove what is in the way, then type the command again"
             )
-        reason = store.explain_schema(error) or first_line(error)
+        reason = store.explain(error) or first_line(error)
         return UserError(
             f"MLflow at {without_password(self.uri)} cannot be used: {reason}\n{advice}"
         )

@@ -57,6 +57,7 @@ def test_every_setting_is_described(kind: type, config: Compose) -> None:
         (("hydra/sweeper=optuna", "gpus=2"), "all", ["sampler=default ", "n_trials=20 ", "  gpus=2 "]),
         (("tracking.uri='${oc.env:MY_DB}'",), "uri", ["  tracking.uri=${oc.env:MY_DB} "]),
         ((), "optimizer", ["Choices of optimizer, optimizer=adam:", "  ftrl  ", "  optimizer.beta_1=0.9  "]),
+        ((), "units", ["  model.hidden=[128]  "]),
         ((), "save_model", ["  trainer.save_model=none  "]),
         ((), "hydra/sweeper/pruner", ["  asha  ", "  hydra/sweeper/pruner=none  "]),
         (("hydra/sweeper/pruner=asha",), "pruner", ["  hydra.sweeper.pruner.min_resource=1         steps before"]),

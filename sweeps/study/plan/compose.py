@@ -4,7 +4,7 @@ import math
 import pickle
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -248,7 +248,22 @@ def describe_gpus(config: DictConfig, swept: Sequence[str]) -> Iterator[str]:
         )
 
 
-def describe_unread(config: DictConfig, hydra: DictConfig) -> Iterator[str]:
+def describe_unread(config: DictConfig, hydra: DictConfig, swept: Iterable[str] = ()) -> list[str]:
+    """Return the keys that no code reads, each with the key that was likely meant. Raises UserError
+    if one is swept."""
+    names = [name for name in keys(config) if "." not in name]
+    notes = []
+    for key in _unread(config, hydra):
+        near = closest(key, [name for name in names if name != key])
+        problem = f"+{key}: no code reads this key, so that its values change nothing"
+        if f"+{key}" in swept:
+            advice = f"Type: {near}=..." if near else f"Remove +{key}; all keys are in --help all"
+            raise UserError(f"{problem}.\n{advice}")
+        notes.append(problem + (f". Did you mean '{near}'?" if near else ""))
+    return notes
+
+
+def _unread(config: DictConfig, hydra: DictConfig) -> Iterator[str]:
     """Yield the keys that the dataclass of a config calls unread, unless an interpolation reads
     them."""
     if not hasattr(OmegaConf.get_type(config), "unread") or hydra.callbacks:
@@ -261,12 +276,9 @@ def describe_unread(config: DictConfig, hydra: DictConfig) -> Iterator[str]:
     settings: Any = OmegaConf.to_container(hydra, resolve=False)
     settings.pop("overrides")  # because they contain the key itself
     interpolations = " ".join(re.findall(r"\$\{[^}]*\}", f"{content} {settings}"))
-    names = [name for name in keys(config) if "." not in name]
     for key in whole.unread():
         if not re.search(rf"\b{re.escape(key)}\b", interpolations):
-            near = closest(key, [name for name in names if name != key])
-            meant = f". Did you mean '{near}'?" if near else ""
-            yield f"+{key}: no code reads this key, so that its values change nothing{meant}"
+            yield key
 
 
 def processes(config: DictConfig) -> int:

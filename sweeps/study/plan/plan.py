@@ -190,8 +190,9 @@ def make(
     notes += brought.notes()
     notes += describe_gpus(config, [parameter.key for parameter in space.parameters])
     if any(word.startswith("+") for word in typed):
-        first = points.compose(next(iter(choosing.space.corners()), {}))
-        notes += describe_unread(first, first.hydra)
+        corner = next(iter(choosing.space.corners()), {})
+        first = points.compose(corner)
+        notes += describe_unread(first, first.hydra, corner)
     if not grid:
         notes += _describe_sampled(choosing.space)
     if is_new:

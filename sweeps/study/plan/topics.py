@@ -1,12 +1,13 @@
 """The answers to `--help`: an overview on two screens, and all about one topic, as in `--help all`.
 
-A topic is a group, a key, a section of keys, or `all`. The meaning of a key is the comment in the
-app's YAML file. conf/hydra/help/sweepyard.yaml calls `overview` through OmegaConf's resolver
-`sweepyard.help`.
+A topic is a group, a key, a section of keys, a word of their meanings, or `all`. The meaning of a
+key is the comment in the app's YAML file. conf/hydra/help/sweepyard.yaml calls `overview` through
+OmegaConf's resolver `sweepyard.help`.
 """
 
+import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -55,7 +56,9 @@ def overview(*, _root_: DictConfig) -> str:
     lines += ["", "Settings of a sweep:", *_first_sentences(common)]
     lines += textwrap.wrap(at_once(_root_), _WIDTH)
     lines += ["", "All keys and settings, with their meanings: --help all"]
-    lines += ["Those of a group, a section or a key: --help GROUP, as in --help hydra/sweeper"]
+    lines += [
+        "Those of a group, a section, a key or a word: --help TOPIC, as in --help hydra/sweeper"
+    ]
     return "\n".join(lines).replace("$", "$$")
 
 
@@ -67,15 +70,28 @@ def explain(config: DictConfig, topics: Sequence[str]) -> str:
         choices = {
             group: files for group, files in _groups(config).items() if topic in ("all", group)
         }
-        parts = [*_describe_choices(config, choices)]
-        for title, entries in _entries(config).items():
-            fitting = [entry for entry in entries if _is_of(entry, topic)]
-            if fitting:
-                parts.append(_section(title, fitting))
+        entries = _entries(config)
+        parts = [*_describe_choices(config, choices), *_sections(entries, topic, _is_of)]
+        parts = parts or _sections(entries, topic, _says)
         if not parts:
             raise UserError(_explain_missing(config, topic))
         sections += parts
     return "\n\n".join(sections)
+
+
+def _sections(
+    entries: Mapping[str, Sequence[Entry]], topic: str, fits: Callable[[Entry, str], bool]
+) -> list[str]:
+    """Return the sections of the entries that fit a topic."""
+    fitting = {
+        title: [entry for entry in of if fits(entry, topic)] for title, of in entries.items()
+    }
+    return [_section(title, chosen) for title, chosen in fitting.items() if chosen]
+
+
+def _says(entry: Entry, word: str) -> bool:
+    """Return whether the meaning of an entry has a word, or one that begins like it."""
+    return re.search(rf"\b{re.escape(word)}", entry.meaning, re.IGNORECASE) is not None
 
 
 def _is_of(entry: Entry, topic: str) -> bool:
