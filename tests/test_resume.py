@@ -4,6 +4,8 @@ import json
 import os
 import pty
 import random
+import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -414,6 +416,18 @@ def test_abandoned_trial_resumes_with_more_attempts_or_time(
     assert row.state is ended
     assert len(row.attempts) > 1
     assert (fine.state, len(fine.attempts)) == (State.COMPLETED, 1)
+
+
+@pytest.mark.long
+def test_training_with_a_schedule_to_its_end_is_trained_anew(folder: Path) -> None:
+    words = ["lr_schedule=cosine,warmup", "dataset=points", "epochs=2", "tracking=none"]
+    assert finish(folder, "cosine", *words)[0] == 0
+    refused = sweeps(folder, "continue", "cosine", "--top", "2", "--epochs", "4")
+    assert refused.code == 2 and "trial 0: lr_schedule=cosine depends on the end" in refused.err
+    assert [steps(row.folder)[-1] for row in rows(folder / "multirun" / "cosine")] == [2, 2]
+    (line,) = re.findall("Train that one: (.*)", refused.err)
+    assert lines.run(shlex.split(line)[1:], folder).out.count("step 4") == 1
+    assert sweeps(folder, "continue", "cosine", "--trial", "1", "--epochs", "4").code == 0
 
 
 @pytest.mark.long

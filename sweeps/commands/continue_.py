@@ -8,9 +8,10 @@ import typer
 
 from sweeps.base.errors import UserError
 from sweeps.choose.rungs import pause_results
-from sweeps.commands import MULTIRUN, Name, Root, command, console, read
+from sweeps.commands import MULTIRUN, Name, Root, command, read
 from sweeps.commands.resume import drive_on, refuse_moved, refuse_running
 from sweeps.record import study_file
+from sweeps.record.definition import Definition
 from sweeps.record.place import resume_line
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.record.trial_config import read_values
@@ -50,11 +51,21 @@ def continue_(
         _check(study, chosen, longer)
     refuse_running(study)
 
-    request_retries(study.folder, [chosen.number for chosen in trials], longer)
-    console.print(
-        "A schedule that depends on the end, such as a cosine, is computed anew for the new end"
-    )
+    numbers = [chosen.number for chosen in trials]
+    anew = [_train_anew(definition, chosen, longer) for chosen in trials]
+    request_retries(study.folder, numbers, longer, anew)
     drive_on(study.folder, definition, resume_line(definition, study.folder))
+
+
+def _train_anew(definition: Definition, trial: TrialRecord, longer: Sequence[str]) -> str:
+    """Return the command that trains a trial from the beginning with the longer budget."""
+    from sweeps.after import best
+
+    budget = {best.key(word) for word in longer}
+    words = [word for word in best.overrides_of(definition, trial) if best.key(word) not in budget]
+    overrides = [*words, *longer]
+    command = best.rebuild_command(definition, overrides, best.needs_launcher(trial))
+    return best.line(command, definition.working_folder)
 
 
 def _choose(

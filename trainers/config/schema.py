@@ -139,6 +139,10 @@ class Config:
         examples.check_values(self.dataset)
         download.check_weights(self.model)
 
+    def check_longer(self) -> None:
+        """Raise ValueError if a larger budget makes another training, not the same one, longer."""
+        training.check_longer(self)
+
     def unread(self) -> list[str]:
         """Return the keys that somebody added and that nothing reads; none with a trainer of the
         user's own."""

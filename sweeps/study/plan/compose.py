@@ -144,6 +144,23 @@ def check(config: DictConfig, starts: bool = False, is_new: bool = False) -> Non
         raise kind(explain(error, config)) from error
 
 
+def explain_longer(config: DictConfig) -> str:
+    """Return why a larger budget makes another training of a valid config; empty if it makes the
+    same one, longer.
+
+    A dataclass with a method `check_longer()` raises ValueError with the reason.
+    """
+    if not hasattr(OmegaConf.get_type(config), "check_longer"):
+        return ""
+    with _without_hydra(config) as hydra, hydra_config(hydra):
+        whole: Any = OmegaConf.to_object(config)
+    try:
+        whole.check_longer()
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 @contextmanager
 def _without_hydra(config: DictConfig) -> Iterator[Any]:
     """Remove Hydra's node from a config meanwhile, because the app's dataclasses have no such

@@ -8,14 +8,14 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from sweeps.base.errors import Infeasible
+from sweeps.base.errors import Infeasible, UserError
 from sweeps.base.wording import counted
 from sweeps.hydra.parts import hydra_config
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.record.study import TrialRecord
 from sweeps.space.space import SearchSpace, canonical
 from sweeps.study.folder.places import Places
-from sweeps.study.plan.compose import Composer, check
+from sweeps.study.plan.compose import Composer, check, explain_longer
 from sweeps.trial.job import Objective, Point, Request
 from sweeps.trial.run.app import PackedApp
 from sweeps.trial.run.sent_job import Job
@@ -92,12 +92,15 @@ class Points:
             raise Infeasible(answer)
         return answer
 
-    def check_longer(self, trial: TrialRecord, longer: Sequence[str]) -> None:
-        """Check a trial with the overrides that let it train longer. Raises UserError, and
-        Infeasible if it cannot run here."""
-        answer = self._request(self.compose(trial.params, trial.number, longer))
+    def check_longer(self, trial: TrialRecord, longer: Sequence[str], anew: str) -> None:
+        """Check a trial with the overrides that let it train longer, which the command `anew`
+        trains from the beginning. Raises UserError, and Infeasible if it cannot run here."""
+        config = self.compose(trial.params, trial.number, longer)
+        answer = self._request(config)
         if isinstance(answer, str):
             raise Infeasible(answer)
+        if problem := explain_longer(config):
+            raise UserError(f"trial {trial.number}: {problem}.\nTrain that one: {anew}")
 
     def _request(
         self, config: DictConfig, starts: bool = False, is_new: bool = False
