@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 from tests import command_lines as lines
 from tests.command_lines import (
@@ -449,6 +450,10 @@ def test_killed_search_with_rungs_promotes_and_trains_longer(
     for row in completed:
         assert end(row.folder).metrics["val_accuracy"] == uninterrupted[row.number]["val_accuracy"]
     best = min(completed, key=lambda row: (-row.result[0], row.number)).number
+    assert "checkpoints: " in sweeps(folder, "status", "rungs").out
+    paused = next(row.number for row in trials if not TrialFolder(row.folder).checkpoints())
+    deleted = sweeps(folder, "continue", "rungs", "--trial", str(paused), "--epochs", "99")
+    assert deleted.code == 2 and "deleted, because of hydra.sweeper.keep_checkpoints=best:5" in deleted.err
     longer = sweeps(folder, "continue", "rungs", "--top", "1", "--epochs", str(EPOCHS + 5))
     assert longer.code == 0, longer.said
     assert steps(study / str(best)) == list(range(1, EPOCHS + 6))

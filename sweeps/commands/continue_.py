@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sweeps.base.errors import UserError
-from sweeps.choose.rungs import pause_results
+from sweeps.choose.rungs import best_to_train_on
 from sweeps.commands import MULTIRUN, Name, Root, command, read
 from sweeps.commands.resume import drive_on, refuse_moved, refuse_running
 from sweeps.record import study_file
@@ -47,12 +47,12 @@ def continue_(
     if epochs:
         longer.append(f"epochs={epochs}")
     trials = _choose(study, top, trial or [], longer)
-    for chosen in trials:
-        _check(study, chosen, longer)
+    anew = [_train_anew(definition, chosen, longer) for chosen in trials]
+    for chosen, line in zip(trials, anew, strict=True):
+        _check(study, chosen, longer, line)
     refuse_running(study)
 
     numbers = [chosen.number for chosen in trials]
-    anew = [_train_anew(definition, chosen, longer) for chosen in trials]
     request_retries(study.folder, numbers, longer, anew)
     drive_on(study.folder, definition, resume_line(definition, study.folder))
 
@@ -85,7 +85,7 @@ def _choose(
         )
     if numbers:
         return [study.trial(number) for number in numbers]
-    best = [*study.top(), *_best_paused(study)][:top]
+    best = best_to_train_on(study)[:top]
     if not best:
         raise UserError(
             f"continue {study.name}: no trial has completed or paused.\n"
@@ -94,15 +94,9 @@ def _choose(
     return best
 
 
-def _best_paused(study: StudySnapshot) -> list[TrialRecord]:
-    """Return the paused trials, those of the highest rung first, and each rung's best first."""
-    sign = -1 if study.directions[0] == "maximize" else 1
-    paused = [trial for trial in study.rows if trial.state is State.PAUSED and trial.objective]
-    return sorted(paused, key=lambda trial: (-len(pause_results(trial)), sign * trial.objective[0]))
-
-
-def _check(study: StudySnapshot, trial: TrialRecord, longer: Sequence[str]) -> None:
-    """Raise UserError if a trial cannot train on, or not longer."""
+def _check(study: StudySnapshot, trial: TrialRecord, longer: Sequence[str], anew: str) -> None:
+    """Raise UserError if a trial cannot train on, or not longer. The command `anew` trains it from
+    the beginning."""
     if trial.state not in (State.COMPLETED, State.PAUSED):
         resume = study_file.sweeps_line("resume", study.folder)
         raise UserError(
@@ -110,7 +104,13 @@ def _check(study: StudySnapshot, trial: TrialRecord, longer: Sequence[str]) -> N
             f" train longer.\nTo run it again: {resume} --retry {trial.state}"
         )
     folder = TrialFolder(trial.folder)
-    if not folder.checkpoints():
+    has_checkpoint = bool(folder.checkpoints())
+    if not has_checkpoint and (setting := folder.deleted_by()):
+        raise UserError(
+            f"trial {trial.number}: its checkpoint was deleted, because of"
+            f" hydra.sweeper.keep_checkpoints={setting}.\nTrain it from the beginning: {anew}"
+        )
+    if not has_checkpoint:
         raise UserError(
             f"--trial {trial.number}: it has no checkpoint in {folder.checkpoint}."
             "\nLet your training save one in trial.checkpoint_folder, and train it anew"
