@@ -8,6 +8,9 @@ import pytest
 
 from sweeps.base.errors import UserError
 from sweeps.choose.rungs import Halving, best_to_train_on, pause_results, rungs_of
+from sweeps.show.figures.figure_data import FigureData
+from sweeps.show.figures.rungs import rungs
+from sweeps.show.findings import Findings
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from tests.study.conftest import MakeStudy
@@ -34,6 +37,9 @@ def test_the_best_of_each_rung_go_on_and_one_completes(make_study: MakeStudy, cl
     assert lengths[0] == 7 and lengths.count(2) == 6 and lengths.count(4) == 2
     assert len(diary) == len(set(diary)) == sum(lengths)  # nothing is trained twice
     assert done.summary.over() == done.summary.total == 9
+    figure = rungs(FigureData(Findings(done.summary), {}))
+    assert figure
+    assert [mark["name"] for mark in figure["data"][1:]] == ["paused (8)", "promoted (4)", "completed (1)"]
     resumed = study.drive(FakeLauncher(trains(7), clock))
     assert resumed.states() == done.states() and resumed.loop.result().all_had_ended
 
