@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from sweeps.base.errors import UserError
 from sweeps.choose.rungs import best_to_train_on
 from sweeps.commands import MULTIRUN, Name, Root, command, read
+from sweeps.commands.changes import RETRIED
 from sweeps.commands.resume import drive_on, refuse_moved, refuse_running
 from sweeps.record import study_file
 from sweeps.record.definition import Definition
@@ -43,18 +45,28 @@ def continue_(
 
     study, definition = read(name, root)
     refuse_moved(study.folder, definition)
+    refuse_running(study)
     longer = [*(change or [])]
     if epochs:
         longer.append(f"epochs={epochs}")
+    _refuse_twice(longer)
     trials = _choose(study, top, trial or [], longer)
     anew = [_train_anew(definition, chosen, longer) for chosen in trials]
     for chosen, line in zip(trials, anew, strict=True):
         _check(study, chosen, longer, line)
-    refuse_running(study)
-
     numbers = [chosen.number for chosen in trials]
     request_retries(study.folder, numbers, longer, anew)
     drive_on(study.folder, definition, resume_line(definition, study.folder))
+
+
+def _refuse_twice(longer: Sequence[str]) -> None:
+    """Raise UserError if two words set one key."""
+    words: dict[str, str] = {}
+    for word in longer:
+        key = word.partition("=")[0]
+        if key in words:
+            raise UserError(f"{words[key]} and {word} conflict.\nRemove one of them")
+        words[key] = word
 
 
 def _train_anew(definition: Definition, trial: TrialRecord, longer: Sequence[str]) -> str:
@@ -98,11 +110,8 @@ def _check(study: StudySnapshot, trial: TrialRecord, longer: Sequence[str], anew
     """Raise UserError if a trial cannot train on, or not longer. The command `anew` trains it from
     the beginning."""
     if trial.state not in (State.COMPLETED, State.PAUSED):
-        resume = study_file.sweeps_line("resume", study.folder)
-        raise UserError(
-            f"--trial {trial.number}: the trial is {trial.state}; completed and paused trials can"
-            f" train longer.\nTo run it again: {resume} --retry {trial.state}"
-        )
+        problem = f"the trial is {trial.state}; completed and paused trials can train longer"
+        raise UserError(f"--trial {trial.number}: {problem}.\n{_advise(study, trial)}")
     folder = TrialFolder(trial.folder)
     has_checkpoint = bool(folder.checkpoints())
     if not has_checkpoint and (setting := folder.deleted_by()):
@@ -120,6 +129,16 @@ def _check(study: StudySnapshot, trial: TrialRecord, longer: Sequence[str], anew
         _check_word(trial, word, values)
 
 
+def _advise(study: StudySnapshot, trial: TrialRecord) -> str:
+    """Return what to type for a trial that has neither completed nor paused."""
+    resume = study_file.sweeps_line("resume", study.folder)
+    if trial.state in RETRIED:
+        return f"To run it again: {resume} --retry {trial.state} --trials {trial.number}"
+    if not trial.state.is_over:
+        return f"Let it end first: {resume}"
+    return f"See which trials completed: {study_file.sweeps_line('status', study.folder)}"
+
+
 def _check_word(trial: TrialRecord, word: str, values: dict[str, object]) -> None:
     """Raise UserError if a word is no override, or no longer budget than the trial had."""
     key, equals, text = word.partition("=")
@@ -131,7 +150,10 @@ def _check_word(trial: TrialRecord, word: str, values: dict[str, object]) -> Non
             f"Type the key of the budget, as in --set steps=5000"
         )
     before = values.get(key)
-    if is_number(before) and text.isdecimal() and int(text) <= float(str(before)):
+    is_less = False
+    with suppress(ValueError):  # because another key than the budget's may have any value
+        is_less = is_number(before) and float(text) <= float(str(before))
+    if is_less:
         raise UserError(
             f"--set {word}: trial {trial.number} was trained with {key}={before}.\n"
             f"Type more, as in: --set {key}={2 * int(float(str(before)))}"

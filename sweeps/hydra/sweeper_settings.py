@@ -193,8 +193,9 @@ class SweeperConf(OfSweepers):
             if not isinstance(choice, dict | None):
                 names = sorted(file.stem for file in (_GROUPS / name).glob("*.yaml"))
                 typed = choice if choice in names else f"NAME, one of: {', '.join(names)}"
+                noun = "rungs are" if name == "rungs" else f"a {name} is"
                 raise ValueError(
-                    f"hydra.sweeper.{name}={choice}: a {name} is chosen with slashes"
+                    f"hydra.sweeper.{name}={choice}: {noun} chosen with slashes"
                     f".\nType hydra/sweeper/{name}={typed}"
                 )
         if not isinstance(self.storage, str | None):

@@ -16,9 +16,7 @@ _MARKS: dict[str, Layout] = {
     "promoted": {"symbol": "triangle-up", "size": 9, "color": "--done"},
     "completed": {**drawing.MARKS["completed"], "color": "--ink"},
 }
-_NOTE = (
-    "Promoted trials (▲) went on along their lines; paused trials (◇) wait at their rungs."
-)
+_NOTE = "Promoted trials (▲) went on along their lines; paused trials (◇) wait at their rungs."
 _LEAST_RATIO = 1.25  # of the steps of two ticks, because labels that are closer would overlap
 
 

@@ -152,13 +152,29 @@ def explain_longer(config: DictConfig) -> str:
     """
     if not hasattr(OmegaConf.get_type(config), "check_longer"):
         return ""
-    with _without_hydra(config) as hydra, hydra_config(hydra):
-        whole: Any = OmegaConf.to_object(config)
     try:
-        whole.check_longer()
+        _whole(config).check_longer()
     except ValueError as error:
         return str(error)
     return ""
+
+
+def last_step(config: DictConfig) -> int | None:
+    """Return the last step that a trial of this config reports, as a dataclass with a method
+    `last_step()` says; None if it is not known."""
+    if not hasattr(OmegaConf.get_type(config), "last_step"):
+        return None
+    try:
+        step: int | None = _whole(config).last_step()
+    except (ValueError, TypeError, OSError, OmegaConfBaseException):
+        return None  # because the config is not valid, which `check` explains
+    return step
+
+
+def _whole(config: DictConfig) -> Any:
+    """Return the app's own dataclass of a config."""
+    with _without_hydra(config) as hydra, hydra_config(hydra):
+        return OmegaConf.to_object(config)
 
 
 @contextmanager
