@@ -122,7 +122,8 @@ def _check(study: StudySnapshot, trial: TrialRecord, longer: Sequence[str], anew
     if not has_checkpoint:
         raise UserError(
             f"--trial {trial.number}: it has no checkpoint in {folder.checkpoint}."
-            "\nLet your training save one in trial.checkpoint_folder, and train it anew"
+            "\nLet your training save one in trial.checkpoint_folder, and train it from the"
+            f" beginning: {anew}"
         )
     values = read_values(trial.folder)
     for word in longer:
