@@ -4,6 +4,8 @@ import json
 import os
 import pty
 import random
+import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -15,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 from tests import command_lines as lines
 from tests.command_lines import (
@@ -417,6 +420,18 @@ def test_abandoned_trial_resumes_with_more_attempts_or_time(
 
 
 @pytest.mark.long
+def test_training_with_a_schedule_to_its_end_is_trained_anew(folder: Path) -> None:
+    words = ["lr_schedule=cosine,warmup", "dataset=points", "epochs=2", "tracking=none"]
+    assert finish(folder, "cosine", *words)[0] == 0
+    refused = sweeps(folder, "continue", "cosine", "--top", "2", "--epochs", "4")
+    assert refused.code == 2 and "trial 0: lr_schedule=cosine depends on the end" in refused.err
+    assert [steps(row.folder)[-1] for row in rows(folder / "multirun" / "cosine")] == [2, 2]
+    (line,) = re.findall("Train that one: (.*)", refused.err)
+    assert lines.run(shlex.split(line)[1:], folder).out.count("step 4") == 1
+    assert sweeps(folder, "continue", "cosine", "--trial", "1", "--epochs", "4").code == 0
+
+
+@pytest.mark.long
 def test_killed_search_with_rungs_promotes_and_trains_longer(
     folder: Path, uninterrupted: dict[int, dict[str, float]]
 ) -> None:
@@ -435,12 +450,18 @@ def test_killed_search_with_rungs_promotes_and_trains_longer(
     for row in completed:
         assert end(row.folder).metrics["val_accuracy"] == uninterrupted[row.number]["val_accuracy"]
     best = min(completed, key=lambda row: (-row.result[0], row.number)).number
+    assert "checkpoints: " in sweeps(folder, "status", "rungs").out
+    paused = next(row.number for row in trials if not TrialFolder(row.folder).checkpoints())
+    deleted = sweeps(folder, "continue", "rungs", "--trial", str(paused), "--epochs", "99")
+    assert deleted.code == 2 and "deleted, because of hydra.sweeper.keep_checkpoints=best:5" in deleted.err
     longer = sweeps(folder, "continue", "rungs", "--top", "1", "--epochs", str(EPOCHS + 5))
     assert longer.code == 0, longer.said
     assert steps(study / str(best)) == list(range(1, EPOCHS + 6))
     assert f"epochs={EPOCHS + 5}" in sweeps(folder, "best", "rungs", "--trial", str(best)).out
     for typed, answer in [
         ("--epochs 3", "--set epochs=70"),
+        ("--epochs 60 --set epochs=50", "epochs=50 and epochs=60 conflict"),
+        ("--set steps=9", "steps=9: the training would end after step 1, but trial"),
         ("--set lr=1", "lr is swept"),
         ("", "--top 3 --epochs 60"),
     ]:

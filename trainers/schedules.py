@@ -20,6 +20,7 @@ from trainers.data.examples import POINTS
 SMALLEST_LR = float(np.finfo(np.float32).tiny)
 """A smaller learning rate becomes zero in float32."""
 MAX_EPOCHS = 1_000_000
+_MANY_EPOCHS = 1000  # more than any warm-up has
 
 
 # Batch sizes: f(batch_size, epoch, **settings) -> batch size of an epoch. Epochs count from 0.
@@ -261,6 +262,16 @@ def builtin_name(section: Mapping[Any, Any]) -> str:
     module."""
     module, _, name = str(section.get("_target_")).rpartition(".")
     return name if module == __name__ else ""
+
+
+def depends_on_end(cfg: Any) -> bool:
+    """Return whether the learning rate of an epoch depends on the number of epochs that follow."""
+    schedule = load_function(cfg.lr_schedule)
+    epochs = np.arange(_MANY_EPOCHS, dtype=np.float64)
+    with np.errstate(over="ignore"):
+        factors = np.asarray(schedule(epochs, _MANY_EPOCHS))
+        longer = np.asarray(schedule(epochs, 2 * _MANY_EPOCHS))
+    return not np.array_equal(factors, longer)
 
 
 def is_constant(cfg: Any) -> bool:

@@ -90,6 +90,15 @@ def duration(seconds: float) -> str:
     return f"{int(seconds // 3600)}:{int(seconds // 60 % 60):02}:{int(seconds % 60):02}"
 
 
+def size_text(size: float) -> str:
+    """Return a number of bytes with its unit: `1.5 GB`."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"
+
+
 def counted(count: int, noun: str) -> str:
     """Return the number with its noun: `1 trial`, `2 trials`."""
     return f"{count} {noun}{'s' * (count != 1)}"

@@ -105,6 +105,34 @@ class Rungs:
                 rungs[rung].append((loss, trial))
         return [_by_loss(rungs[rung]) for rung in sorted(rungs)]
 
+    def may_be_promoted(self, study: StudySnapshot) -> set[int]:
+        """Return the paused trials that may still be promoted: those of the highest rung, and those
+        that stay among the best of their rungs only if worse trials follow."""
+        rungs = self.of(study)
+        opened = [trial for trial in study.rows if pauses(trial) and not trial.state.is_settled]
+        begun = sum(map(pauses, study.rows))
+        coming: float = max(0, study.planned - begun) if study.planned else math.inf
+        numbers: set[int] = set()
+        for rung, members in enumerate(rungs):
+            coming += sum(len(pause_results(trial)) == rung for trial in opened)
+            most = (len(members) + coming) // self.halving.factor
+            # because the last promotion goes on until a trial of it has completed
+            is_highest = rung == len(rungs) - 1
+            for rank, trial in enumerate(members):
+                if (is_highest or rank < most) and _is_at(trial, rung):
+                    numbers.add(trial.number)
+                    coming += 1
+        return numbers
+
+
+def best_to_train_on(study: StudySnapshot) -> list[TrialRecord]:
+    """Return the trials that can train on, best first: the completed ones, and then the paused ones
+    of the highest rung."""
+    sign = -1 if study.directions[0] == "maximize" else 1
+    paused = [trial for trial in study.rows if trial.state is State.PAUSED and trial.objective]
+    paused.sort(key=lambda trial: (-len(pause_results(trial)), sign * trial.objective[0]))
+    return [*study.top(), *paused]
+
 
 def _by_loss(members: Sequence[tuple[float, TrialRecord]]) -> list[TrialRecord]:
     ranked = sorted(members, key=lambda member: (member[0], member[1].number))

@@ -2,15 +2,18 @@
 
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 from sweeps.base.errors import UserError
-from sweeps.choose.rungs import pause_results
-from sweeps.commands import MULTIRUN, Name, Root, command, console, read
+from sweeps.choose.rungs import best_to_train_on
+from sweeps.commands import MULTIRUN, Name, Root, command, read
+from sweeps.commands.changes import RETRIED
 from sweeps.commands.resume import drive_on, refuse_moved, refuse_running
 from sweeps.record import study_file
+from sweeps.record.definition import Definition
 from sweeps.record.place import resume_line
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.record.trial_config import read_values
@@ -42,19 +45,39 @@ def continue_(
 
     study, definition = read(name, root)
     refuse_moved(study.folder, definition)
+    refuse_running(study)
     longer = [*(change or [])]
     if epochs:
         longer.append(f"epochs={epochs}")
+    _refuse_twice(longer)
     trials = _choose(study, top, trial or [], longer)
-    for chosen in trials:
-        _check(study, chosen, longer)
-    refuse_running(study)
-
-    request_retries(study.folder, [chosen.number for chosen in trials], longer)
-    console.print(
-        "A schedule that depends on the end, such as a cosine, is computed anew for the new end"
-    )
+    anew = [_train_anew(definition, chosen, longer) for chosen in trials]
+    for chosen, line in zip(trials, anew, strict=True):
+        _check(study, chosen, longer, line)
+    numbers = [chosen.number for chosen in trials]
+    request_retries(study.folder, numbers, longer, anew)
     drive_on(study.folder, definition, resume_line(definition, study.folder))
+
+
+def _refuse_twice(longer: Sequence[str]) -> None:
+    """Raise UserError if two words set one key."""
+    words: dict[str, str] = {}
+    for word in longer:
+        key = word.partition("=")[0]
+        if key in words:
+            raise UserError(f"{words[key]} and {word} conflict.\nRemove one of them")
+        words[key] = word
+
+
+def _train_anew(definition: Definition, trial: TrialRecord, longer: Sequence[str]) -> str:
+    """Return the command that trains a trial from the beginning with the longer budget."""
+    from sweeps.after import best
+
+    budget = {best.key(word) for word in longer}
+    words = [word for word in best.overrides_of(definition, trial) if best.key(word) not in budget]
+    overrides = [*words, *longer]
+    command = best.rebuild_command(definition, overrides, best.needs_launcher(trial))
+    return best.line(command, definition.working_folder)
 
 
 def _choose(
@@ -74,7 +97,7 @@ def _choose(
         )
     if numbers:
         return [study.trial(number) for number in numbers]
-    best = [*study.top(), *_best_paused(study)][:top]
+    best = best_to_train_on(study)[:top]
     if not best:
         raise UserError(
             f"continue {study.name}: no trial has completed or paused.\n"
@@ -83,30 +106,38 @@ def _choose(
     return best
 
 
-def _best_paused(study: StudySnapshot) -> list[TrialRecord]:
-    """Return the paused trials, those of the highest rung first, and each rung's best first."""
-    sign = -1 if study.directions[0] == "maximize" else 1
-    paused = [trial for trial in study.rows if trial.state is State.PAUSED and trial.objective]
-    return sorted(paused, key=lambda trial: (-len(pause_results(trial)), sign * trial.objective[0]))
-
-
-def _check(study: StudySnapshot, trial: TrialRecord, longer: Sequence[str]) -> None:
-    """Raise UserError if a trial cannot train on, or not longer."""
+def _check(study: StudySnapshot, trial: TrialRecord, longer: Sequence[str], anew: str) -> None:
+    """Raise UserError if a trial cannot train on, or not longer. The command `anew` trains it from
+    the beginning."""
     if trial.state not in (State.COMPLETED, State.PAUSED):
-        resume = study_file.sweeps_line("resume", study.folder)
-        raise UserError(
-            f"--trial {trial.number}: the trial is {trial.state}; completed and paused trials can"
-            f" train longer.\nTo run it again: {resume} --retry {trial.state}"
-        )
+        problem = f"the trial is {trial.state}; completed and paused trials can train longer"
+        raise UserError(f"--trial {trial.number}: {problem}.\n{_advise(study, trial)}")
     folder = TrialFolder(trial.folder)
-    if not folder.checkpoints():
+    has_checkpoint = bool(folder.checkpoints())
+    if not has_checkpoint and (setting := folder.deleted_by()):
+        raise UserError(
+            f"trial {trial.number}: its checkpoint was deleted, because of"
+            f" hydra.sweeper.keep_checkpoints={setting}.\nTrain it from the beginning: {anew}"
+        )
+    if not has_checkpoint:
         raise UserError(
             f"--trial {trial.number}: it has no checkpoint in {folder.checkpoint}."
-            "\nLet your training save one in trial.checkpoint_folder, and train it anew"
+            "\nLet your training save one in trial.checkpoint_folder, and train it from the"
+            f" beginning: {anew}"
         )
     values = read_values(trial.folder)
     for word in longer:
         _check_word(trial, word, values)
+
+
+def _advise(study: StudySnapshot, trial: TrialRecord) -> str:
+    """Return what to type for a trial that has neither completed nor paused."""
+    resume = study_file.sweeps_line("resume", study.folder)
+    if trial.state in RETRIED:
+        return f"To run it again: {resume} --retry {trial.state} --trials {trial.number}"
+    if not trial.state.is_over:
+        return f"Let it end first: {resume}"
+    return f"See which trials completed: {study_file.sweeps_line('status', study.folder)}"
 
 
 def _check_word(trial: TrialRecord, word: str, values: dict[str, object]) -> None:
@@ -120,7 +151,10 @@ def _check_word(trial: TrialRecord, word: str, values: dict[str, object]) -> Non
             f"Type the key of the budget, as in --set steps=5000"
         )
     before = values.get(key)
-    if is_number(before) and text.isdecimal() and int(text) <= float(str(before)):
+    is_less = False
+    with suppress(ValueError):  # because another key than the budget's may have any value
+        is_less = is_number(before) and float(text) <= float(str(before))
+    if is_less:
         raise UserError(
             f"--set {word}: trial {trial.number} was trained with {key}={before}.\n"
             f"Type more, as in: --set {key}={2 * int(float(str(before)))}"

@@ -1,6 +1,7 @@
 """The settings of the sweeper: the reference of the Hydra groups hydra/sweeper=grid and
 hydra/sweeper=optuna."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -112,6 +113,9 @@ class SweeperConf(OfSweepers):
     budget_overrun: bool = False
     """Start trials as long as the budgets are not spent, even if their predicted ends exceed the
     budgets."""
+    keep_checkpoints: str | None = None
+    """Checkpoints to keep of trials that completed, paused or were pruned: all, best:N or none.
+    Null: best:5 with rungs, else all."""
     memory_axes: list[str] = field(default_factory=list)
     """Keys that memory grows with, or key/key, as in '[batch_size/gpus,model.filters]'. After an
     out-of-memory trial, skip points that need at least as much on each axis and are otherwise
@@ -171,6 +175,7 @@ class SweeperConf(OfSweepers):
 
     def __post_init__(self) -> None:
         self._refuse_untyped()
+        self._refuse_checkpoints()
         self._refuse_numbers()
         for name, values in (("direction", self.directions), ("objective", self.objectives)):
             usual = "maximize" if name == "direction" else "accuracy"
@@ -188,8 +193,9 @@ class SweeperConf(OfSweepers):
             if not isinstance(choice, dict | None):
                 names = sorted(file.stem for file in (_GROUPS / name).glob("*.yaml"))
                 typed = choice if choice in names else f"NAME, one of: {', '.join(names)}"
+                noun = "rungs are" if name == "rungs" else f"a {name} is"
                 raise ValueError(
-                    f"hydra.sweeper.{name}={choice}: a {name} is chosen with slashes"
+                    f"hydra.sweeper.{name}={choice}: {noun} chosen with slashes"
                     f".\nType hydra/sweeper/{name}={typed}"
                 )
         if not isinstance(self.storage, str | None):
@@ -197,6 +203,31 @@ class SweeperConf(OfSweepers):
                 f"hydra.sweeper.storage={self.storage}: it must be an address"
                 ".\nType, for example: hydra.sweeper.storage=sqlite:///studies.db"
             )
+
+    def _refuse_checkpoints(self) -> None:
+        """Raise ValueError for checkpoints to keep that are not all, none or a number of the
+        best."""
+        choice = self.keep_checkpoints
+        if choice not in (None, "all", "none") and not re.fullmatch(
+            "best:[1-9][0-9]*", str(choice)
+        ):
+            raise ValueError(
+                f"hydra.sweeper.keep_checkpoints={choice}: it must be all, none or best:N, where N"
+                " is a number of trials.\nType, for example: hydra.sweeper.keep_checkpoints=best:5"
+            )
+
+    @property
+    def most_checkpoints(self) -> int | None:
+        """Return the number of trials whose checkpoints are kept; None if all are."""
+        if self.kept_checkpoints == "all":
+            return None
+        return int(self.kept_checkpoints.removeprefix("best:").replace("none", "0"))
+
+    @property
+    def kept_checkpoints(self) -> str:
+        """Return which checkpoints are kept, also if nothing was typed."""
+        has_rungs = any((self.rungs or {}).values())
+        return self.keep_checkpoints or ("best:5" if has_rungs else "all")
 
     def _refuse_numbers(self) -> None:
         if (self.n_trials or 0) > MAX_TRIALS:

@@ -15,6 +15,7 @@ Each file has one writer, and is written aside and renamed, or appended a whole 
                             (chief)
     model/                  the trained model, in the format of mlflow.<flavor>.save_model  (chief)
     checkpoint/             the newest state of the training  (trial)
+    checkpoint_deleted      the setting by which the checkpoint was deleted  (driver)
     tracking.json           the trial's MLflow run, and whether it is complete  (driver)
     attempts/<n>/log        the output of attempt n  (attempt)
     attempts/<n>/alive      locked while the attempt's process lives  (attempt)
@@ -35,6 +36,7 @@ Each file has one writer, and is written aside and renamed, or appended a whole 
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -59,6 +61,7 @@ from sweeps.trial.metrics import METRICS, MetricsLine, with_reported_result
 from sweeps.trial.times import is_time, now, parse_time, read_time
 
 _READABLE = 0o644  # because the trial may belong to another user than the person who ends it
+_DELETED = "checkpoint_deleted"
 _REQUESTED = ("cores", "mem_gb", "nodes", "ranks")
 # a sentence, names, or numbers to show beside metrics of the same names
 Note = str | list[str] | dict[str, float]
@@ -96,6 +99,36 @@ class TrialFolder:
                 return files
         others = self.checkpoint.glob("*")
         return [file for file in others if not file.name.startswith("writing.")]
+
+    def delete_checkpoints(self, setting: str) -> None:
+        """Delete the checkpoints, if there are any, and note the setting that says so. Raises
+        OSError, also if their folder is a link."""
+        aside = self.path / "checkpoint.deleted"
+        if aside.exists():
+            shutil.rmtree(aside)
+        if not self.checkpoint.exists():
+            return
+        if self.checkpoint.is_symlink():
+            raise OSError(f"{self.checkpoint} is a link")
+        write_whole(self.path / _DELETED, setting)
+        # first, because a trial that resumes must not read a part
+        self.checkpoint.rename(aside)
+        shutil.rmtree(aside)
+
+    def deleted_by(self) -> str:
+        """Return the setting by which the newest checkpoint was deleted; empty if none was."""
+        try:
+            return read_text(self.path / _DELETED)
+        except FileNotFoundError:
+            return ""
+
+    def checkpoint_bytes(self) -> int:
+        """Return the size of all checkpoints, also of those that are being written."""
+        size = 0
+        for file in self.checkpoint.rglob("*"):
+            with suppress(FileNotFoundError):  # because the trial replaces files
+                size += file.lstat().st_size if not file.is_dir() else 0
+        return size
 
     def append_metrics(self, line: MetricsLine, name: str = METRICS) -> None:
         append_lines(self.path / name, [line.as_json()])

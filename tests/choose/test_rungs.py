@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from sweeps.base.errors import UserError
-from sweeps.choose.rungs import Halving, pause_results, rungs_of
+from sweeps.choose.rungs import Halving, best_to_train_on, pause_results, rungs_of
+from sweeps.show.figures.figure_data import FigureData
+from sweeps.show.figures.rungs import rungs
+from sweeps.show.findings import Findings
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from tests.study.conftest import MakeStudy
@@ -34,6 +37,9 @@ def test_the_best_of_each_rung_go_on_and_one_completes(make_study: MakeStudy, cl
     assert lengths[0] == 7 and lengths.count(2) == 6 and lengths.count(4) == 2
     assert len(diary) == len(set(diary)) == sum(lengths)  # nothing is trained twice
     assert done.summary.over() == done.summary.total == 9
+    figure = rungs(FigureData(Findings(done.summary), {}))
+    assert figure
+    assert [mark["name"] for mark in figure["data"][1:]] == ["paused (8)", "promoted (4)", "completed (1)"]
     resumed = study.drive(FakeLauncher(trains(7), clock))
     assert resumed.states() == done.states() and resumed.loop.result().all_had_ended
 
@@ -55,8 +61,12 @@ def test_a_trial_that_fails_after_its_promotion_is_replaced(make_study: MakeStud
 @pytest.mark.parametrize("seed", range(12))
 def test_a_driver_killed_anywhere_promotes_no_trial_twice(make_study: MakeStudy, clock: Clock, seed: int) -> None:
     draw = random.Random(seed)
-    study = make_study(GRID, rungs=RUNGS)
-    launcher = FakeLauncher(trains(7), clock, slots=draw.choice([1, 3]), survives=draw.random() < 0.5)
+    diary: list[tuple[int, int]] = []
+    most = draw.choice([0, 2])
+    keep = {"keep_checkpoints": f"best:{most}" if most else "none"}
+    study = make_study(GRID, rungs=RUNGS, direction=draw.choice(["minimize", "maximize"]), **keep)
+    script = trains(7, diary=diary)
+    launcher = FakeLauncher(script, clock, slots=draw.choice([1, 3]), survives=draw.random() < 0.5)
 
     def may_kill() -> None:
         if draw.random() < 0.1:
@@ -75,6 +85,19 @@ def test_a_driver_killed_anywhere_promotes_no_trial_twice(make_study: MakeStudy,
         pauses = len(pause_results(row))
         assert reported == [*range(len(reported))]
         assert len(reported) == (7 if row.result else 1 + 3 ** (pauses - 1))
+    assert len(diary) == len(set(diary))
+    left = [row.number for row in done.summary.rows if study.trial(row.number).checkpoints()]
+    assert left == sorted(row.number for row in best_to_train_on(done.summary)[:most])
+
+
+def test_a_checkpoint_behind_a_link_stays(make_study: MakeStudy, clock: Clock, tmp_path: Path) -> None:
+    study = make_study("x=1,2,3", keep_checkpoints="none")
+    for number in range(2):
+        study.trial(number).path.mkdir()
+        study.trial(number).checkpoint.symlink_to(tmp_path, target_is_directory=True)
+    done = study.drive(FakeLauncher(trains(), clock))
+    assert done.states() == ["completed"] * 3 and done.out.count("cannot be deleted: ") == 1
+    assert (tmp_path / "epoch").exists() and not study.trial(2).checkpoint.exists()
 
 
 def test_the_seeds_of_a_configuration_follow_its_completion(

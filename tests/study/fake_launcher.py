@@ -25,6 +25,7 @@ from sweeps.record.study import Added, StudySnapshot, TrialRecord
 from sweeps.record.writer import Record
 from sweeps.show.terminal.lines import View
 from sweeps.space.grammar import parse
+from sweeps.study.run.checkpoints import checkpoints_of
 from sweeps.study.run.choosing import Choosing
 from sweeps.study.run.driver import drive
 from sweeps.study.run.interruption import Interruption, Lookout, Signs
@@ -328,7 +329,8 @@ class Study:
             self.clock,
             ahead=choosing.is_grid,
         )
-        watchers = Watchers(view, launcher, rungs=choosing.rungs)
+        checkpoints = checkpoints_of(settings, choosing.rungs)
+        watchers = Watchers(view, launcher, rungs=choosing.rungs, checkpoints=checkpoints)
         self.last = Drive(loop, watchers, record.study, view.lines)
         with on_signals(lookout.note_signal):
             drive(loop, watchers, record.study)

@@ -42,6 +42,15 @@ def test_stopped_training_resumes_to_the_same_bits(schedule: str, tmp_path: Path
     assert steps == sum(planned.steps)
 
 
+@pytest.mark.parametrize(
+    "schedule", ["", *SCHEDULES, "lr_schedule=polynomial lr_schedule.decay_epochs=2 lr_schedule.final=0.1"]
+)
+def test_cosine_line_and_cycle_depend_on_the_end(schedule: str) -> None:
+    cfg = compose("epochs=3", *schedule.split())
+    ends = [name in schedule for name in ("cosine", "one_cycle", "polynomial")]
+    assert plan.depends_on_end(cfg) == (any(ends) and "decay_epochs" not in schedule)
+
+
 def test_each_step_uses_its_own_rate() -> None:
     """Sum the rates by SGD on a constant gradient."""
     rates = np.array([0.5, 0.25, 0.125], np.float32)

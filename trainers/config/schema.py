@@ -139,6 +139,18 @@ class Config:
         examples.check_values(self.dataset)
         download.check_weights(self.model)
 
+    def check_longer(self) -> None:
+        """Raise ValueError if a larger budget makes another training, not the same one, longer."""
+        training.check_longer(self)
+
+    def last_step(self) -> int | None:
+        """Return the last step that the training reports; None if only the training shows it."""
+        is_ours = self.trainer.get("_target_") == parallel.KERAS_TRAINER
+        if not is_ours or self.trainer.get("report_every_steps"):
+            return None
+        data = examples.check(self.dataset, str(self.dataset.get("task") or self.loss.get("task")))
+        return training.epochs_of(self, examples.count_training_rows(data, self.dataset))
+
     def unread(self) -> list[str]:
         """Return the keys that somebody added and that nothing reads; none with a trainer of the
         user's own."""

@@ -159,6 +159,17 @@ def check_reports(trainer: Mapping[str, Any], dataset: Mapping[str, Any]) -> Non
         raise ValueError(f"{setting}: {problem}; try trainer.validate_every_steps={multiple}")
 
 
+def check_longer(cfg: Any) -> None:
+    """Raise ValueError for a learning rate that depends on the end of the training."""
+    is_ours = cfg.trainer.get("_target_") == parallel.KERAS_TRAINER
+    if is_ours and schedules.depends_on_end(cfg):
+        name = schedules.builtin_name(cfg.lr_schedule) or cfg.lr_schedule["_target_"]
+        raise ValueError(
+            f"lr_schedule={name} depends on the end of the training, so that a longer training is"
+            " another trial"
+        )
+
+
 def check_plausible(cfg: Any) -> None:
     """Raise ValueError for settings without effect, an objective never reported, and a val_accuracy
     above 1."""

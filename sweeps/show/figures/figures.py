@@ -16,6 +16,7 @@ from sweeps.show.figures.figure_data import FigureData
 from sweeps.show.figures.maps import front, heat_map, hypervolume
 from sweeps.show.figures.parallel import parallel_coordinates
 from sweeps.show.figures.resources import resources
+from sweeps.show.figures.rungs import rungs
 from sweeps.show.figures.timeline import timeline
 from sweeps.show.findings import Findings
 from sweeps.show.page import scaling_page
@@ -181,6 +182,7 @@ _FIGURES: dict[str, _Drawer] = {
     "Hypervolume": hypervolume,
     "Parameters and objective": parallel_coordinates,
     "History": history,
+    "Rungs": rungs,
     CURVES: learning_curves,
     "Two parameters": heat_map,
     "Importance": importance,

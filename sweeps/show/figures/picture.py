@@ -33,7 +33,14 @@ from sweeps.show.trials import TrialFiles
 
 FORMATS = ("pdf", "svg", "png")
 # by plotly's symbols
-_MARKERS = {"circle": "o", "triangle-down": "v", "x": "x", "square": "s", "diamond": "D"}
+_MARKERS = {
+    "circle": "o",
+    "triangle-up": "^",
+    "triangle-down": "v",
+    "x": "x",
+    "square": "s",
+    "diamond": "D",
+}
 _LINES: Layout = {
     "solid": "-",
     "dash": "--",

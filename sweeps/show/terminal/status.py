@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sweeps.analysis.advice import warn_idle_gpus
 from sweeps.base.files import last_lines
+from sweeps.base.wording import counted, size_text
 from sweeps.record import driver_status
 from sweeps.record.driver_status import DriverStatus
 from sweeps.record.study import StudySnapshot, TrialRecord
@@ -14,6 +15,7 @@ from sweeps.record.trial_config import read_launcher
 from sweeps.show import steering
 from sweeps.show.findings import count_states
 from sweeps.show.terminal.lines import View, format_counts, format_metrics, join_numbers
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 from sweeps.trial.metrics import METRICS, MetricsLine
 
@@ -43,6 +45,7 @@ def show_status(
     view.say(_describe_queue(study, counts, reason))
     for trouble in status.troubles if driver and status else ():
         view.say(trouble)
+    view.say(_describe_checkpoints(study))
     _show_running(view, study)
     _show_steering(view, study)
     view.closing(study, dashboard)
@@ -90,6 +93,16 @@ def _describe_queue(study: StudySnapshot, counts: Mapping[str, int], reason: str
     waiting = {name: count for name, count in counts.items() if name in _QUEUED}
     has_line = waiting and reason and not study.done
     return f"{format_counts(waiting)}{reason}" if has_line else ""
+
+
+def _describe_checkpoints(study: StudySnapshot) -> str:
+    """Return the size of the checkpoints on disk; empty if there are none."""
+    sizes = []
+    for trial in study.rows:
+        if trial.attempts or trial.state is State.RUNNING:
+            sizes.append(TrialFolder(trial.folder).checkpoint_bytes())
+    count = sum(size > 0 for size in sizes)
+    return f"checkpoints: {size_text(sum(sizes))} of {counted(count, 'trial')}" if count else ""
 
 
 def _show_running(view: View, study: StudySnapshot) -> None:

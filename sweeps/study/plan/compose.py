@@ -144,6 +144,39 @@ def check(config: DictConfig, starts: bool = False, is_new: bool = False) -> Non
         raise kind(explain(error, config)) from error
 
 
+def explain_longer(config: DictConfig) -> str:
+    """Return why a larger budget makes another training of a valid config; empty if it makes the
+    same one, longer.
+
+    A dataclass with a method `check_longer()` raises ValueError with the reason.
+    """
+    if not hasattr(OmegaConf.get_type(config), "check_longer"):
+        return ""
+    try:
+        _whole(config).check_longer()
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def last_step(config: DictConfig) -> int | None:
+    """Return the last step that a trial of this config reports, as a dataclass with a method
+    `last_step()` says; None if it is not known."""
+    if not hasattr(OmegaConf.get_type(config), "last_step"):
+        return None
+    try:
+        step: int | None = _whole(config).last_step()
+    except (ValueError, TypeError, OSError, OmegaConfBaseException):
+        return None  # because the config is not valid, which `check` explains
+    return step
+
+
+def _whole(config: DictConfig) -> Any:
+    """Return the app's own dataclass of a config."""
+    with _without_hydra(config) as hydra, hydra_config(hydra):
+        return OmegaConf.to_object(config)
+
+
 @contextmanager
 def _without_hydra(config: DictConfig) -> Iterator[Any]:
     """Remove Hydra's node from a config meanwhile, because the app's dataclasses have no such

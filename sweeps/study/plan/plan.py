@@ -187,6 +187,7 @@ def make(
         if answer is error:
             raise
         raise answer from error
+    points.refuse_late_rung(choosing.rungs if is_new else None)
     notes += brought.notes()
     notes += describe_gpus(config, [parameter.key for parameter in space.parameters])
     if any(word.startswith("+") for word in typed):

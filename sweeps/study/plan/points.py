@@ -8,14 +8,15 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from sweeps.base.errors import Infeasible
+from sweeps.base.errors import Infeasible, UserError
 from sweeps.base.wording import counted
+from sweeps.choose.rungs import Halving
 from sweeps.hydra.parts import hydra_config
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.record.study import TrialRecord
 from sweeps.space.space import SearchSpace, canonical
 from sweeps.study.folder.places import Places
-from sweeps.study.plan.compose import Composer, check
+from sweeps.study.plan.compose import Composer, check, explain_longer, last_step
 from sweeps.trial.job import Objective, Point, Request
 from sweeps.trial.run.app import PackedApp
 from sweeps.trial.run.sent_job import Job
@@ -92,12 +93,36 @@ class Points:
             raise Infeasible(answer)
         return answer
 
-    def check_longer(self, trial: TrialRecord, longer: Sequence[str]) -> None:
-        """Check a trial with the overrides that let it train longer. Raises UserError, and
-        Infeasible if it cannot run here."""
-        answer = self._request(self.compose(trial.params, trial.number, longer))
+    def check_longer(self, trial: TrialRecord, longer: Sequence[str], anew: str) -> None:
+        """Check a trial with the overrides that let it train longer, which the command `anew`
+        trains from the beginning. Raises UserError, and Infeasible if it cannot run here."""
+        config = self.compose(trial.params, trial.number, longer)
+        answer = self._request(config)
         if isinstance(answer, str):
             raise Infeasible(answer)
+        end = last_step(config)
+        if end is not None and end <= trial.step:
+            raise UserError(
+                f"{' '.join(longer)}: the training would end after step {end}, but trial"
+                f" {trial.number} has reached step {trial.step}.\nType a larger budget"
+            )
+        if problem := explain_longer(config):
+            raise UserError(f"trial {trial.number}: {problem}.\nTrain that one: {anew}")
+
+    def refuse_late_rung(self, halving: Halving | None) -> None:
+        """Raise UserError if each trial ends before, or at, the first rung, so that none would
+        pause."""
+        if halving is None:
+            return
+        ends = [last_step(self.compose(corner)) for corner in self._space.corners()]
+        certain = [end for end in ends if end is not None]
+        if len(certain) < max(1, len(ends)) or max(certain) > halving.first:
+            return
+        choice = "hydra.sweeper.rungs.first=1" if max(certain) > 1 else "hydra/sweeper/rungs=none"
+        raise UserError(
+            f"hydra.sweeper.rungs.first={halving.first}: no trial would pause, because each ends"
+            f" after step {max(certain)}.\nType {choice}, or a larger budget"
+        )
 
     def _request(
         self, config: DictConfig, starts: bool = False, is_new: bool = False

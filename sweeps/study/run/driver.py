@@ -36,6 +36,7 @@ from sweeps.study.plan.naming import name_study
 from sweeps.study.plan.plan import App, make
 from sweeps.study.run import notify
 from sweeps.study.run.attempt import Attempt
+from sweeps.study.run.checkpoints import checkpoints_of
 from sweeps.study.run.closing import (
     describe_driver_job,
     exit_code,
@@ -302,7 +303,15 @@ class Driver:
         )
         page = LivePage(self._study, partial(choosing.importance, self._study))
         watchers = Watchers(
-            view, launcher, tracker, page, self._mirror, self._resume_line, sharing, choosing.rungs
+            view,
+            launcher,
+            tracker,
+            page,
+            self._mirror,
+            self._resume_line,
+            sharing,
+            choosing.rungs,
+            checkpoints_of(self._settings, choosing.rungs),
         )
         return loop, watchers
 
@@ -384,4 +393,6 @@ def drive(
         loop.end()
     finally:  # because what has happened is shown, whatever follows
         watchers.hand_on(loop.take_events(), study)
+    if loop.result().is_over:
+        watchers.delete_checkpoints(study, is_over=True)
     watchers.show_end(study, loop.running, loop.is_full, loop.stop.reason)

@@ -53,6 +53,12 @@ class LoopEnd:
     all_had_ended: bool  # whether all trials had ended before
 
     @property
+    def is_over(self) -> bool:
+        """Return whether no trial is left to start, to promote or to wait for."""
+        is_left = self.interrupted or self.detached or self.running > 0
+        return not is_left and (not self.stopped or bool(self.done))
+
+    @property
     def done(self) -> str:
         """Return why the study has reached its goal; empty if it has not."""
         if self.enough and self.enough.reached_goal and not self.interrupted:

@@ -10,22 +10,34 @@ from pathlib import Path
 from sweeps.base.errors import UserError
 from sweeps.choose import manual
 from sweeps.choose.repeats import Seeds
+from sweeps.record import study_file
 from sweeps.record.extension import user_name
 from sweeps.record.narrowed import narrow
 from sweeps.record.study import Added, StudySnapshot
 from sweeps.record.writer import Record
 from sweeps.space.exclusion import Excluded, Restored
 from sweeps.space.space import SearchSpace
+from sweeps.study.folder.reading import read_study
 from sweeps.study.plan.points import Points
 from sweeps.study.plan.typed_space import refuse_narrowing
 
 _RETRIES = "SWEEPYARD_RETRIES"
 
 
-def request_retries(folder: Path, numbers: Sequence[int], longer: Sequence[str] = ()) -> None:
+def request_retries(
+    folder: Path, numbers: Sequence[int], longer: Sequence[str] = (), anew: Sequence[str] = ()
+) -> None:
     """Let the driver that this process turns into run these trials again, with the overrides
-    `longer`. A driver that is refused records nothing."""
-    request = {"study": str(folder), "trials": list(numbers), "longer": list(longer)}
+    `longer`. A driver that is refused records nothing.
+
+    `anew` are the commands that train each of these trials from the beginning with `longer`.
+    """
+    request = {
+        "study": str(folder),
+        "trials": list(numbers),
+        "longer": list(longer),
+        "anew": list(anew),
+    }
     os.environ[_RETRIES] = json.dumps(request)
 
 
@@ -55,6 +67,8 @@ class Requests:
     _retries: list[int] = field(default_factory=list)
     # overrides with which they run longer
     _longer: list[str] = field(default_factory=list)
+    # commands that train them so long from the beginning
+    _anew: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         # because trials must not inherit the variable
@@ -62,20 +76,16 @@ class Requests:
         if retries and Path(retries["study"]).resolve() == self.folder.resolve():
             self._retries = retries["trials"]
             self._longer = retries["longer"]
+            self._anew = retries["anew"]
 
     def retry(self, record: Record) -> str:
         """Record that the trials run again that `resume --retry` or `continue` named. Return a line
-        for the user; empty without any.
-
-        Raises UserError, before anything is recorded, if a trial cannot train longer.
-        """
+        for the user; empty without any."""
         ended = {trial.number for trial in record.trials if trial.state.is_settled}
         numbers = [number for number in self._retries if number in ended]
         self._retries = []
         if not numbers:
             return ""
-        for number in numbers if self._longer else ():
-            self.points.check_longer(record.trials[number], self._longer)
         record.reopen(numbers, to_end=bool(self._longer), longer=self._longer)
         listed = ", ".join(map(str, numbers))
         if self._longer:
@@ -83,11 +93,12 @@ class Requests:
         return f"retries trials {listed}"
 
     def check(self) -> None:
-        """Check the points that this user added while no driver ran. Raises UserError, and deletes
-        a wrong request.
+        """Check the trials that are to train longer, and the points that this user added while no
+        driver ran. Raises UserError, and deletes a wrong request.
 
         What others requested is left to `take`, because this user cannot correct it.
         """
+        self._check_longer()
         for file in self._list():
             if manual.requester(file) != user_name():
                 continue
@@ -102,6 +113,14 @@ class Requests:
                 continue
         for line in self._take_lines():
             print(line)
+
+    def _check_longer(self) -> None:
+        """Raise UserError if a trial that `continue` named cannot train longer."""
+        if not self._longer:
+            return
+        study = read_study(self.folder, study_file.read(self.folder))
+        for number, anew in zip(self._retries, self._anew, strict=True):
+            self.points.check_longer(study.trial(number), self._longer, anew)
 
     def take(self, record: Record) -> list[str]:
         """Record the valid requests, and return lines for the user. Each file is kept until its

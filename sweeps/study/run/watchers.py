@@ -18,6 +18,7 @@ from sweeps.record.driver_status import DriverStatus
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.show.terminal.lines import View
 from sweeps.study.run.attempt import Attempt
+from sweeps.study.run.checkpoints import Checkpoints
 from sweeps.study.run.events import Ended, Event, Note, Retried, Started
 from sweeps.study.run.jobs import GpuSharing
 
@@ -41,6 +42,7 @@ class Watchers:
     command: str = ""  # the command that resumes the study
     sharing: GpuSharing | None = None
     rungs: Halving | None = None
+    checkpoints: Checkpoints | None = None
     clock: Callable[[], float] = time.monotonic
     _has_explained_rungs: bool = False
     _idle: set[int] = field(default_factory=set)  # trials with a warning about an idle GPU
@@ -48,7 +50,9 @@ class Watchers:
     _status: DriverStatus | None = None  # the status that was written last
 
     def hand_on(self, events: Iterable[Event], study: StudySnapshot) -> None:
-        """Print what happened, and track the trials that have ended."""
+        """Print what happened, track the trials that have ended, and delete the checkpoints that
+        are no longer needed."""
+        has_ended = False
         for event in events:
             match event:
                 case Note(text):
@@ -65,6 +69,14 @@ class Watchers:
                         self.view.say(self.sharing.note(trial))
                     if self.tracker:
                         self.tracker.end_trial(trial)
+                    has_ended = True
+        if has_ended:
+            self.delete_checkpoints(study)
+
+    def delete_checkpoints(self, study: StudySnapshot, is_over: bool = False) -> None:
+        """Delete the checkpoints that are no longer needed, and print what hinders that."""
+        if self.checkpoints:
+            self.view.say(self.checkpoints.delete(study, is_over))
 
     def show(
         self, study: StudySnapshot, running: Mapping[int, Attempt], full: bool, stopped: str
