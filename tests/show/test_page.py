@@ -307,6 +307,7 @@ def test_page_is_dark_in_dark_mode(pages: Pages) -> None:
     page.emulate_media(color_scheme="light")
 
 
+@pytest.mark.long
 def test_page_works_in_a_sandboxed_frame(files: dict[str, Path], browser: Browser, tmp_path: Path) -> None:
     """Open the page in a sandboxed frame, as MLflow shows an artifact."""
     alone = json.dumps(files["search"].read_text()).replace("<", "\\u003c")
@@ -340,6 +341,7 @@ def test_camera_saves_an_svg_named_by_study_and_figure(pages: Pages) -> None:
     assert download.value.path().read_text().startswith("<svg")
 
 
+@pytest.mark.long
 def test_old_browser_shows_an_error_and_the_trials(files: dict[str, Path], browser: Browser) -> None:
     with browser.new_page() as page:
         page.add_init_script("delete window.DecompressionStream")
@@ -374,6 +376,7 @@ def test_page_refreshes_only_while_the_study_runs(browser: Browser, tmp_path: Pa
         assert page.evaluate("window.same") is True
 
 
+@pytest.mark.long
 def test_page_in_mlflow_does_not_reload(browser: Browser, tmp_path: Path) -> None:
     summary = search(tmp_path)
     report.write_live(summary, TrialFiles(summary.objective), again_s=0.2)

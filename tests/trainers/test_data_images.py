@@ -154,7 +154,7 @@ def test_from_the_file_and_from_memory_train_to_the_same_bits(settings: tuple[st
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("gb", [pytest.param(0, marks=pytest.mark.long), 2])
+@pytest.mark.parametrize("gb", [0, 2])
 def test_augmented_training_resumes_to_the_same_bits(gb: int, tmp_path: Path) -> None:
     folder = write(tmp_path / "images")
     settings = (*SMALL, "epochs=4", "dataset.augment=strong", f"dataset.resident_gb={gb}", "model.dropout=0.2")

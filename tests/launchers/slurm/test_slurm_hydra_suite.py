@@ -7,7 +7,7 @@ import pytest
 from hydra import version
 from hydra.test_utils.launcher_common_tests import BatchedSweeperTestSuite, IntegrationTestSuite, LauncherTestSuite
 
-pytestmark = pytest.mark.usefixtures("cluster", "hydra_restore_singletons")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("cluster", "hydra_restore_singletons")]
 SETTINGS = ["hydra.launcher.poll_s=0.5", "hydra.launcher.max_submissions_per_min=600", "hydra.launcher.mem_gb=0.5"]
 
 
