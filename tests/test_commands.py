@@ -253,7 +253,7 @@ WRONG = [
 ]
 
 
-@some("words, message", WRONG, 4, ids=[" ".join(words) for words, _ in WRONG])
+@some("words, message", WRONG, 8, ids=[" ".join(words) for words, _ in WRONG])
 def test_impossible_request_is_refused_in_two_lines(answer: Answer, words: list[str], message: str) -> None:
     code, output = answer(*words)
     assert code == 2

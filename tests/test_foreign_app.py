@@ -416,6 +416,7 @@ def test_slot_owns_gpus_and_a_share_of_cores(tmp_path: Path) -> None:
     assert owned[0].split("[")[1] != owned[1].split("[")[1] or len(os.sched_getaffinity(0)) == 1
 
 
+@pytest.mark.long
 def test_more_gpus_than_the_machine_has_are_refused(tmp_path: Path) -> None:
     code, out = run_with_gpus(tmp_path, 2, *GRID, "+x=1,2", "hydra.launcher.gpus_per_node=3")
     assert code == 2, out
@@ -423,6 +424,7 @@ def test_more_gpus_than_the_machine_has_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "multirun").exists()
 
 
+@pytest.mark.long
 def test_spent_gpu_hours_stop_the_study(tmp_path: Path) -> None:
     budget = ["hydra.sweeper.max_gpu_hours=0.0001", "hydra.sweeper.n_jobs=1"]
     code, out = run_with_gpus(tmp_path, 1, *GRID, "+x=1,2,3", "+sleep=1", "hydra.launcher.gpus_per_node=1", *budget)
@@ -509,6 +511,7 @@ def test_app_with_another_sweeper_keeps_answers_of_hydra(tmp_path: Path) -> None
     assert "Key 'n_trial' not in 'BasicSweeperConf'" in done.err
 
 
+@pytest.mark.long
 def test_two_trials_never_share_a_folder(tmp_path: Path) -> None:
     code, out = run(tmp_path, *GRID, "+x=1,2", "hydra.sweep.subdir=same")
     assert code == 0, out

@@ -645,7 +645,7 @@ def test_pruner_that_raises_ends_in_two_lines(make: MakeSearch) -> None:
         search.pruner.report(row.number, 1, 1.0)
 
 
-@pytest.mark.parametrize("reports", [False, True])
+@some("reports", [False, True], 2)
 def test_pruned_trials_count_by_their_reports_and_else_as_bad(make: MakeSearch, reports: bool) -> None:
     lines = ["x=interval(0.0,1.0)"]
     settings = {"n_trials": 40, "pruner": {"_target_": "optuna.pruners.ThresholdPruner", "lower": 0.0}}
