@@ -246,13 +246,9 @@ def drivers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, s
 
 
 @pytest.mark.long
-def test_a_local_study_imports_no_launcher_of_slurm(drivers: tuple[Path, dict[str, set[str]]]) -> None:
-    assert "sweeps.launchers.slurm" not in drivers[1]["grid"] | drivers[1]["search"]
-
-
-@pytest.mark.long
-def test_only_a_search_imports_optuna(drivers: tuple[Path, dict[str, set[str]]]) -> None:
-    _, loaded = drivers
+def test_only_a_search_imports_optuna_and_no_local_study_slurm(drivers: tuple[Path, dict[str, set[str]]]) -> None:
+    loaded = drivers[1]
+    assert "sweeps.launchers.slurm" not in loaded["grid"] | loaded["search"]
     assert "optuna" not in loaded["grid"]
     assert "optuna" in loaded["search"]
 

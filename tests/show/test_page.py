@@ -308,15 +308,22 @@ def test_page_is_dark_in_dark_mode(pages: Pages) -> None:
 
 
 @pytest.mark.long
-def test_page_works_in_a_sandboxed_frame(files: dict[str, Path], browser: Browser, tmp_path: Path) -> None:
+def test_page_works_in_a_sandboxed_frame_and_does_not_reload(browser: Browser, tmp_path: Path) -> None:
     """Open the page in a sandboxed frame, as MLflow shows an artifact."""
-    alone = json.dumps(files["search"].read_text()).replace("<", "\\u003c")
+    summary = search(tmp_path)
+    report.write_live(summary, TrialFiles(summary.objective), again_s=0.2)
+    old = re.sub(r'"written":\d+', '"written":0', (tmp_path / tables.HTML).read_text())
+    alone = json.dumps(old).replace("<", "\\u003c")
     frame = """<iframe id="f" sandbox="allow-scripts" style="width:100%;height:850px"></iframe>"""
     set_source = 'f.src = URL.createObjectURL(new Blob([page], {type: "text/html"}))'
     (tmp_path / "mlflow.html").write_text(f"<!doctype html>{frame}<script>const page = {alone}; {set_source}</script>")
     with browser.new_page() as page:
         page.goto(f"file://{tmp_path}/mlflow.html")
         inside = page.frame_locator("#f")
+        expect(inside.locator("#written")).to_contain_text("reopen the page for a newer one")
+        page.wait_for_timeout(1300)
+        expect(inside.locator("#written")).not_to_contain_text("not updated")
+        expect(inside.locator("#pause")).to_be_hidden()
         shown = inside.locator("section", has=inside.get_by_role("heading", name="History", exact=True))
         shown.scroll_into_view_if_needed()
         expect(shown.locator(".scatterlayer .points path.point")).to_have_count(20)
@@ -374,20 +381,3 @@ def test_page_refreshes_only_while_the_study_runs(browser: Browser, tmp_path: Pa
         page.evaluate("window.same = true")
         page.wait_for_timeout(1300)
         assert page.evaluate("window.same") is True
-
-
-@pytest.mark.long
-def test_page_in_mlflow_does_not_reload(browser: Browser, tmp_path: Path) -> None:
-    summary = search(tmp_path)
-    report.write_live(summary, TrialFiles(summary.objective), again_s=0.2)
-    with browser.new_page() as page:
-        # because MLflow's page shows an artifact like this
-        show = """html => { const frame = document.createElement("iframe");
-                            frame.src = URL.createObjectURL(new Blob([html], { type: "text/html" }));
-                            document.body.append(frame); }"""
-        page.evaluate(show, re.sub(r'"written":\d+', '"written":0', (tmp_path / tables.HTML).read_text()))
-        shown = page.frame_locator("iframe")
-        expect(shown.locator("#written")).to_contain_text("reopen the page for a newer one")
-        page.wait_for_timeout(1300)
-        expect(shown.locator("#written")).not_to_contain_text("not updated")
-        expect(shown.locator("#pause")).to_be_hidden()
