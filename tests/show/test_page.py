@@ -43,23 +43,23 @@ def pages(browser: Browser, files: dict[str, Path]) -> Iterator[Pages]:
     Each page is opened once, because plotly's script takes a second.
     """
     troubles: list[str] = []
-    with browser.new_context(viewport={"width": 1300, "height": 900}) as context:
-        opened = {name: context.new_page() for name in files}
-        for name, page in opened.items():
+    opened = dict[str, Page]()
+
+    def show(name: str) -> Page:
+        if name not in opened:
+            page = opened[name] = context.new_page()
             page.on("pageerror", lambda error: troubles.append(str(error)))
             page.on(
                 "console",
                 lambda message: troubles.append(message.text) if message.type in ("error", "warning") else None,
             )
             page.goto(f"file://{files[name]}", wait_until="commit")
-        yield lambda name: in_front(opened[name])
+        opened[name].bring_to_front()  # because browsers draw hidden pages rarely
+        return opened[name]
+
+    with browser.new_context(viewport={"width": 1300, "height": 900}) as context:
+        yield show
     assert not troubles
-
-
-def in_front(page: Page) -> Page:
-    """Return the page in front of all others, because browsers draw hidden pages rarely."""
-    page.bring_to_front()
-    return page
 
 
 def section(page: Page, title: str) -> Locator:
@@ -99,6 +99,7 @@ def test_search_page_shows_all_trials(pages: Pages) -> None:
     expect(section(page, "Slices")).to_contain_text("from 10 completed trials on; there are 6.")
 
 
+@pytest.mark.long
 def test_grid_page_shows_cells(pages: Pages) -> None:
     page = pages("grid")
     cells = figure(page, "Two parameters")
@@ -107,6 +108,7 @@ def test_grid_page_shows_cells(pages: Pages) -> None:
     expect(cells.locator(".xaxislayer-above .xtick text")).to_have_text(["0.001", "0.003", "0.01", "0.03"])
 
 
+@pytest.mark.long
 def test_two_objectives_show_the_front(pages: Pages) -> None:
     page = pages("two_objectives")
     answer = section(page, "Best trials")
