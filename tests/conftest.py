@@ -1,5 +1,6 @@
 """Put the repository on sys.path, because trainers is not installed, and share the test files among processes."""
 
+import fcntl
 import gc
 import os
 import re
@@ -46,11 +47,14 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
 
 @pytest.fixture(scope="session")
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Create an empty MLflow database once, because the migrations take most of a test's time."""
+    """Create an empty MLflow database once for all processes, because the migrations take most of a test's time."""
     from mlflow import MlflowClient
 
-    database = tmp_path_factory.mktemp("store") / "mlflow.db"
-    MlflowClient(f"sqlite:///{database}").search_experiments()
+    folder = tmp_path_factory.getbasetemp()
+    database = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "migrated.db"
+    with database.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        MlflowClient(f"sqlite:///{database}").search_experiments()
     return database
 
 

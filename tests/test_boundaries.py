@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_lines import ROOT, SWEEP, run, some
+from tests.command_lines import ROOT, SWEEP, run
 
 _ABOVE = ("__init__", "__main__", "app")
 PLACES = ("sweep.py", "sweeps", "trainers")
@@ -245,17 +245,16 @@ def drivers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, s
     }
 
 
-def test_a_local_study_imports_no_launcher_of_slurm(drivers: tuple[Path, dict[str, set[str]]]) -> None:
-    assert "sweeps.launchers.slurm" not in drivers[1]["grid"] | drivers[1]["search"]
-
-
-def test_only_a_search_imports_optuna(drivers: tuple[Path, dict[str, set[str]]]) -> None:
-    _, loaded = drivers
+@pytest.mark.long
+def test_only_a_search_imports_optuna_and_no_local_study_slurm(drivers: tuple[Path, dict[str, set[str]]]) -> None:
+    loaded = drivers[1]
+    assert "sweeps.launchers.slurm" not in loaded["grid"] | loaded["search"]
     assert "optuna" not in loaded["grid"]
     assert "optuna" in loaded["search"]
 
 
-@some("words", [["list"], ["status", "grid"], ["status", "search"], ["best", "search"]], 4)
+@pytest.mark.long
+@pytest.mark.parametrize("words", [["list"], ["status", "grid"], ["status", "search"], ["best", "search"]])
 def test_commands_reading_a_study_import_no_optuna(drivers: tuple[Path, dict[str, set[str]]], words: list[str]) -> None:
     assert "optuna" not in slow_imports(drivers[0], "sweeps", *words)
 

@@ -102,7 +102,7 @@ IN_A_PROCESS = list(MISTAKES)[::7]
 """Some of all kinds; the others are answered in this one."""
 
 
-@some("line", MISTAKES, 9)
+@some("line", MISTAKES, 18)
 def test_a_mistake_is_answered(line: str, files: Path, tmp_path: Path) -> None:
     answer = run if line in IN_A_PROCESS else refuse
     done = answer([SWEEP, *line.replace("{files}", str(files)).split()], tmp_path)
@@ -173,7 +173,7 @@ def test_single_run_returns_the_result_of_its_trainer(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "seen.json").read_text()) == [0.25, 8]
 
 
-@pytest.mark.parametrize("flag", ["--help", "--hydra-help", "--info=searchpath"])
+@some("flag", ["--help", "--hydra-help", "--info=searchpath"], 3)
 def test_help_is_given(flag: str, tmp_path: Path) -> None:
     done = run([SWEEP, flag], tmp_path)
     assert done.code == 0, done.err
@@ -188,6 +188,7 @@ def test_help_names_the_settings_of_a_foreign_app(tmp_path: Path) -> None:
         assert f"\n  {setting} " in done.out
 
 
+@pytest.mark.long
 def test_help_may_be_read_in_part(tmp_path: Path) -> None:
     process = start_afresh([SWEEP, "--help"], tmp_path, {"PYTHONSAFEPATH": "1"})  # without the folder of sweep.py
     assert process.stdout is not None

@@ -253,7 +253,7 @@ WRONG = [
 ]
 
 
-@some("words, message", WRONG, 4, ids=[" ".join(words) for words, _ in WRONG])
+@some("words, message", WRONG, 8, ids=[" ".join(words) for words, _ in WRONG])
 def test_impossible_request_is_refused_in_two_lines(answer: Answer, words: list[str], message: str) -> None:
     code, output = answer(*words)
     assert code == 2
@@ -424,9 +424,9 @@ def test_best_writes_no_file_by_default(answer: Answer, tmp_path: Path) -> None:
 
 
 def test_folder_in_place_of_a_lock_affects_one_study(
-    answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, migrated: Path
 ) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{shutil.copy(migrated, tmp_path)}")
     file = tmp_path / "multirun" / "failed" / "driver.lock"
     file.unlink()
     file.mkdir()
@@ -548,12 +548,15 @@ def test_archived_study_is_reported(answer: Answer, tmp_path: Path) -> None:
     assert answer("status", "old") == (2, f"{message} multirun\n")
 
 
-def test_sync_adds_missing_records_to_mlflow(answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sync_adds_missing_records_to_mlflow(
+    answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, migrated: Path
+) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     code, output = answer("sync")
     assert code == 0
     assert "study good is not tracked in MLflow. Send it: sweepyard sync good\n" in output
     assert not (tmp_path / "mlflow.db").exists()
+    shutil.copy(migrated, tmp_path / "mlflow.db")
     code, output = answer("sync", "good")
     assert code == 0
     assert "study good: sent 2 of 2 trials to MLflow\ndashboard: sweepyard ui good" in output

@@ -200,7 +200,7 @@ def test_direction_against_the_name_of_a_metric_is_typed_or_refused(
         (["+x=1,2,3", "hydra.sweeper.n_trials=2"], [["+x=1"], ["+x=2"]]),
         (["+x=1"], [["+x=1"]]),
     ],
-    3,
+    5,
 )
 def test_grid_runs_every_point_once(tmp_path: Path, arguments: list[str], expected: Sequence[Any]) -> None:
     code, out = run(tmp_path, *GRID, *arguments, "hydra.sweeper.n_jobs=1")
@@ -208,7 +208,7 @@ def test_grid_runs_every_point_once(tmp_path: Path, arguments: list[str], expect
     assert overrides(tmp_path) == expected
 
 
-@pytest.mark.parametrize("arguments", [GRID, [*SEARCH, "hydra.sweeper.n_trials=12"]])
+@some("arguments", [GRID, [*SEARCH, "hydra.sweeper.n_trials=12"]], 2)
 def test_conditional_params_are_swept_under_the_condition(tmp_path: Path, arguments: list[str]) -> None:
     study = tmp_path / "conf" / "study" / "conditional.yaml"
     study.parent.mkdir(parents=True)
@@ -225,17 +225,7 @@ NUMBERS = ["+x=interval(0, 2)", "+y=tag(log, interval(1, 3))"]
 
 
 # tpe and gp get 12 trials, because both draw the first ten points at random.
-@pytest.mark.parametrize(
-    "sampler, n",
-    [
-        ("tpe", 12),
-        ("gp", 12),
-        pytest.param("random", 4, marks=pytest.mark.long),
-        pytest.param("cmaes", 6, marks=pytest.mark.long),
-        pytest.param("nsgaii", 4, marks=pytest.mark.long),
-        pytest.param("qmc", 4, marks=pytest.mark.long),
-    ],
-)
+@some("sampler, n", [("tpe", 12), ("gp", 12), ("random", 4), ("cmaes", 6), ("nsgaii", 4), ("qmc", 4)], 6)
 def test_each_sampler_completes_a_search(tmp_path: Path, sampler: str, n: int) -> None:
     if sampler == "gp":
         pytest.importorskip("torch", reason="the Gaussian process needs PyTorch, which is not installed")
@@ -318,6 +308,7 @@ def test_conflicting_settings_are_refused(tmp_path: Path, arguments: list[str], 
     assert not (tmp_path / "multirun").exists()
 
 
+@pytest.mark.long
 def test_custom_search_space_is_searched(tmp_path: Path) -> None:
     code, out = run(
         tmp_path, *SEARCH, "hydra.sweeper.custom_search_space=their_app.space", "hydra.sweeper.n_trials=4",
@@ -334,10 +325,10 @@ def test_custom_search_space_is_searched(tmp_path: Path) -> None:
     [
         ("none", []),
         ("median", ["n_startup_trials=2"]),
-        pytest.param("percentile", ["n_startup_trials=2"], marks=pytest.mark.long),
-        pytest.param("asha", [], marks=pytest.mark.long),
-        pytest.param("hyperband", ["max_resource=4"], marks=pytest.mark.long),
-        pytest.param("wilcoxon", [], marks=pytest.mark.long),
+        ("percentile", ["n_startup_trials=2"]),
+        ("asha", []),
+        ("hyperband", ["max_resource=4"]),
+        ("wilcoxon", []),
     ],
 )
 def test_pruner_prunes_hopeless_trials(tmp_path: Path, pruner: str, settings: list[str]) -> None:
@@ -401,7 +392,7 @@ def test_refused_trials_run_once_folders_can_be_created(tmp_path: Path) -> None:
     assert {row.params["+x"] for row in trials(tmp_path)} == set(range(1, 13))
 
 
-@pytest.mark.parametrize("rate, code, ended", [("0.5", 0, 6), ("0.1", 1, 1)])
+@some("rate, code, ended", [("0.1", 1, 1), ("0.5", 0, 6)], 2)
 def test_failures_above_the_maximum_rate_stop_the_study(tmp_path: Path, rate: str, code: int, ended: int) -> None:
     hows = "+how=raises,exits,a,b,c,d"
     exit_code, out = run(tmp_path, *GRID, hows, f"hydra.sweeper.max_failure_rate={rate}", "hydra.sweeper.n_jobs=1")
@@ -425,6 +416,7 @@ def test_slot_owns_gpus_and_a_share_of_cores(tmp_path: Path) -> None:
     assert owned[0].split("[")[1] != owned[1].split("[")[1] or len(os.sched_getaffinity(0)) == 1
 
 
+@pytest.mark.long
 def test_more_gpus_than_the_machine_has_are_refused(tmp_path: Path) -> None:
     code, out = run_with_gpus(tmp_path, 2, *GRID, "+x=1,2", "hydra.launcher.gpus_per_node=3")
     assert code == 2, out
@@ -432,6 +424,7 @@ def test_more_gpus_than_the_machine_has_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "multirun").exists()
 
 
+@pytest.mark.long
 def test_spent_gpu_hours_stop_the_study(tmp_path: Path) -> None:
     budget = ["hydra.sweeper.max_gpu_hours=0.0001", "hydra.sweeper.n_jobs=1"]
     code, out = run_with_gpus(tmp_path, 1, *GRID, "+x=1,2,3", "+sleep=1", "hydra.launcher.gpus_per_node=1", *budget)
@@ -474,6 +467,7 @@ def test_processes_of_an_ended_trial_are_killed(tmp_path: Path) -> None:
     assert not processes(tmp_path)
 
 
+@pytest.mark.long
 def test_unnamed_studies_of_one_second_have_separate_folders(tmp_path: Path) -> None:
     line = [lines.THEIRS, "-m", *GRID, "+x=1,2", "hydra.sweeper.tracking=false"]
     drivers = [lines.start(line, tmp_path) for _ in range(2)]
@@ -500,7 +494,7 @@ REFUSED = {
 }
 
 
-@some("setting", REFUSED, 4)
+@some("setting", REFUSED, 7)
 def test_invalid_settings_are_refused(tmp_path: Path, setting: str) -> None:
     line = [THEIRS, "-m", *GRID, "+x=1,2", "hydra.sweeper.tracking=false"]
     done = refuse([*line, setting], tmp_path)
@@ -517,6 +511,7 @@ def test_app_with_another_sweeper_keeps_answers_of_hydra(tmp_path: Path) -> None
     assert "Key 'n_trial' not in 'BasicSweeperConf'" in done.err
 
 
+@pytest.mark.long
 def test_two_trials_never_share_a_folder(tmp_path: Path) -> None:
     code, out = run(tmp_path, *GRID, "+x=1,2", "hydra.sweep.subdir=same")
     assert code == 0, out

@@ -99,6 +99,7 @@ def test_members_of_an_enum_are_advised_by_their_names(tmp_path: Path) -> None:
     assert done.err.endswith(".\nType: v=RELU,GELU\n"), done.said
 
 
+@pytest.mark.long
 def test_config_may_hold_objects(tmp_path: Path) -> None:
     line = [TYPED_APP, "--config-name=things", "-m", *lines.GRID, "hydra.sweeper.tracking=false", "x=1,2"]
     for _ in range(2):

@@ -231,6 +231,7 @@ def test_closed_terminal_cancels_trials_and_writes_the_report(tmp_path: Path) ->
     assert not processes(tmp_path)
 
 
+@pytest.mark.long
 def test_driver_under_nohup_ignores_sighup(tmp_path: Path) -> None:
     driver = subprocess.Popen(
         ["nohup", sys.executable, *theirs(*SLOW)],
@@ -321,6 +322,7 @@ def test_second_driver_names_the_running_driver(tmp_path: Path) -> None:
     wait_until(lambda: not processes(tmp_path))
 
 
+@pytest.mark.long
 def test_driver_on_a_disk_without_locks_is_recognized(tmp_path: Path) -> None:
     line = theirs(*GRID, "+x=1,2")
     study = tmp_path / "multirun" / "s"

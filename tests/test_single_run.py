@@ -120,6 +120,7 @@ def test_objective_typo_prints_one_line(python_path: dict[str, str], tmp_path: P
     assert "hydra.sweeper.objective=val_accuracy" in message
 
 
+@pytest.mark.long
 def test_run_without_hydras_config_files_completes(python_path: dict[str, str], tmp_path: Path) -> None:
     done = run(line("is_done", "hydra.output_subdir=null"), tmp_path, python_path)
     assert done.code == 0, done.said

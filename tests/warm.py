@@ -1,7 +1,7 @@
 """Command lines without the time that their imports take: each is a fork of a process that has made these already, and
 has a session, a folder, an environment and an end of its own, as `python ARGUMENTS` has.
 
-    python -m tests.warm SOCKET     (a file descriptor; closed at the other end, it ends this process)
+    python -m tests.warm SOCKET     (a file descriptor, which listens; after its last connection this process ends)
 """
 
 import atexit
@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -24,9 +25,8 @@ from threading import Lock
 _IMPORTED = ("numpy", "optuna", "rich.live", "rich.table", "typer", "yaml", "sweeps.app", "sweeps.study.run.driver")
 _IMPORTED += ("mlflow.tracking", "mlflow.store.tracking.sqlalchemy_store")
 _IMPORTED += ("sklearn.ensemble",)  # the last second of a search
-_start, _servers = Lock(), list[tuple["subprocess.Popen[bytes]", socket.socket]]()
-
-
+_start, _servers = Lock(), list[socket.socket]()
+_started = list["subprocess.Popen[bytes]"]()
 _codes = list[int]()
 
 
@@ -107,21 +107,30 @@ def _all_of(file: int) -> str:
 
 
 def _server() -> socket.socket:
-    """Return a socket for requests: arguments, folder, environment, and files for the output and the exit code."""
+    """Return a socket for requests: arguments, folder, environment, and files for the output and the exit code.
+
+    The processes that share the tests share one server, which the first of them starts.
+    """
     with _start:
         if not _servers:
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tests.warm", str(theirs.fileno())],
-                cwd=Path(__file__).parents[1],
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # numpy must not start threads before the forks
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-            theirs.close()
-            _servers.append((process, ours))
-        return _servers[0][1]
+            address = f"\0tests.warm {os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
+            ours, listener = (socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2))
+            with listener, suppress(OSError):  # because another process has the address
+                listener.bind(address)
+                listener.listen()
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "tests.warm", str(listener.fileno())],
+                    cwd=Path(__file__).parents[1],
+                    env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # numpy must not start threads before the forks
+                    pass_fds=[listener.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+                _started.append(process)
+            while ours.connect_ex(address):  # until the other process listens
+                time.sleep(0.01)
+            _servers.append(ours)
+        return _servers[0]
 
 
 def main() -> None:
@@ -134,21 +143,28 @@ def main() -> None:
     # Without the libraries' own, because a trial gets its driver's filters, and would import the libraries for them.
     warnings.filters[:] = [entry for entry in warnings.filters if entry[2].__module__ == "builtins"]  # type: ignore[index]
     gc.freeze()
-    requests = socket.socket(fileno=int(sys.argv[1]))
+    sockets = [socket.socket(fileno=int(sys.argv[1]))]
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the forks
-    while True:
-        request, files, *_ = socket.recv_fds(requests, 1 << 18, 3)
-        if not request:
-            return
-        if os.fork() == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            requests.close()
-            _fork_and_tell(*files)
-            with _code_kept():
-                _run(*json.loads(request))
-            return
-        for file in files:
-            os.close(file)
+    sockets.append(sockets[0].accept()[0])
+    while len(sockets) > 1:
+        for ready in select.select(sockets, [], [])[0]:
+            if ready is sockets[0]:
+                sockets.append(ready.accept()[0])
+                continue
+            request, files, *_ = socket.recv_fds(ready, 1 << 18, 3)
+            if not request:
+                sockets.remove(ready)
+            elif os.fork() == 0:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for each in sockets:
+                    each.close()
+                _fork_and_tell(*files)
+                with _code_kept():
+                    _run(*json.loads(request))
+                return
+            for file in files:
+                os.close(file)
+    os._exit(0)  # at once, because nobody else must connect
 
 
 def _fork_and_tell(out: int, err: int, answers: int) -> None:

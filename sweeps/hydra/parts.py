@@ -11,6 +11,8 @@ ConfigLoaderImpl._parse_overrides_and_create_caching_repo  1.3, 1.4   adds the a
                                                            `hydra.searchpath` to it
 config_loader_impl.get_overrides_dirname       1.3        hydra.job.override_dirname, which 1.4
                                                resolves itself
+CachingConfigRepository.__init__               1.3, 1.4   copies where configs are, and in Hydra
+                                               all stored configs
 ConfigStore.repo                               1.3, 1.4   holds what plugins stored
 defaults_list.Overrides.add_override           1.3, 1.4   gets the `override` lines of defaults
                                                lists
@@ -41,6 +43,7 @@ import omegaconf.base
 import yaml
 from hydra._internal import config_loader_impl
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import CachingConfigRepository, IConfigRepository
 from hydra._internal.defaults_list import Overrides
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import get_args_parser
@@ -72,6 +75,19 @@ _INTERPOLATIONS = 1_000
 _omegaconf: Any = omegaconf.base
 _omegaconf.parse = lru_cache(_INTERPOLATIONS)(_omegaconf.parse)
 _overrides_dirname = getattr(config_loader_impl, "get_overrides_dirname", None)
+
+
+def _share_store(self: Any, delegate: IConfigRepository) -> None:
+    """Copy the repository without the stored configs, because `--help` copied them for each group.
+
+    The store copies each config that is loaded from it.
+    """
+    store = ConfigStore.instance()
+    self.delegate = copy.deepcopy(delegate, {id(store): store})
+    self.cache = {}
+
+
+CachingConfigRepository.__init__ = _share_store  # type: ignore[method-assign]
 
 
 def on_command_line(

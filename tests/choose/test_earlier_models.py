@@ -24,7 +24,7 @@ def learned(count: int) -> Surrogate:
     return own
 
 
-@some("count", [2, 3, 7, 8], 2)
+@some("count", [2, 3, 7, 8], 4)
 def test_only_a_study_with_the_same_order_has_weight(count: int) -> None:
     models, own = EarlierModels([MISLEADING, RELATED, MISLEADING], [0, 1]), learned(count)
     assert models.teach(own, count, seed=0)

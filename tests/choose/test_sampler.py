@@ -163,6 +163,7 @@ def test_every_sampler_continues_through_failures(make: MakeSearch, sampler: str
     assert {point["b"] for point in points} <= {16, 32, 64, 100}
 
 
+@pytest.mark.long
 def test_a_corner_that_fails_is_left(make: MakeSearch) -> None:
     def outcome(point: Point) -> float | State:
         x, y = float(point["x"] or 0), float(point["y"] or 0)
@@ -590,7 +591,7 @@ def test_candidates_keep_their_conditional_params() -> None:
     assert len(candidates) == 400 + 3 + 12
 
 
-@pytest.mark.parametrize("resumed", [False, True])
+@some("resumed", [True, False], 2)
 def test_two_trials_in_three_are_where_the_results_so_far_promise_most(make: MakeSearch, resumed: bool) -> None:
     lines = ("x=interval(0.0,1.0)", "y=interval(0.0,1.0)", "o=a,b,c")
 
@@ -644,7 +645,7 @@ def test_pruner_that_raises_ends_in_two_lines(make: MakeSearch) -> None:
         search.pruner.report(row.number, 1, 1.0)
 
 
-@pytest.mark.parametrize("reports", [False, True])
+@some("reports", [False, True], 2)
 def test_pruned_trials_count_by_their_reports_and_else_as_bad(make: MakeSearch, reports: bool) -> None:
     lines = ["x=interval(0.0,1.0)"]
     settings = {"n_trials": 40, "pruner": {"_target_": "optuna.pruners.ThresholdPruner", "lower": 0.0}}

@@ -4,6 +4,8 @@ import pytest
 from hydra import version
 from hydra.test_utils.launcher_common_tests import BatchedSweeperTestSuite, IntegrationTestSuite, LauncherTestSuite
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(autouse=True)
 def _defaults_of_hydra_1_1() -> None:
@@ -23,7 +25,6 @@ class TestLocalLauncherBatched(BatchedSweeperTestSuite):
     pass
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("task_launcher_cfg", [{}])
 @pytest.mark.parametrize("extra_flags", [["-m", "hydra/launcher=local", "hydra.job.chdir=true"]], ids=["local"])
 class TestLocalLauncherIntegration(IntegrationTestSuite):

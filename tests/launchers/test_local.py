@@ -29,6 +29,7 @@ from sweeps.launchers.local.launcher import LocalTrials
 from sweeps.launchers.local.machine import Machine
 from sweeps.trial import current_trial
 from sweeps.trial.job import Objective, Request, State, World
+from tests.command_lines import some
 from tests.launchers.launcher_contract import (
     LauncherContract,
     MakeJob,
@@ -183,6 +184,7 @@ class TestLocalTrials(LauncherContract):
         assert [threads for _, threads, _ in owned] == [str(share)] * 2
         assert [gpus for _, _, gpus in owned] == ["4", "GPU-b"]
 
+    @pytest.mark.long
     def test_four_trials_share_a_gpu(self, trials: LocalTrials, make_job: MakeJob) -> None:
         settings = {"gpus_per_node": 1, "trials_per_gpu": 2, "cpus_per_task": 0, "mem_gb": 0.5}
         jobs = [make_job(number, shares_a_gpu, **settings) for number in range(5)]
@@ -266,6 +268,7 @@ class TestLocalTrials(LauncherContract):
         end = end_of(trials, job)
         assert (end.state, words in end.error) == (state, True)
 
+    @pytest.mark.long
     def test_memory_limit_counts_child_processes(self, trials: LocalTrials, make_job: MakeJob) -> None:
         job, free = make_job(0, fills_memory, mem_gb=0.5), make_job(1, completes)
         submit(trials, job)
@@ -275,7 +278,7 @@ class TestLocalTrials(LauncherContract):
         submit(trials, free)
         assert end_of(trials, free).state is State.COMPLETED
 
-    @pytest.mark.parametrize("task, limit", [(shares_memory, 0.9), (completes, None)])
+    @some("task, limit", [(shares_memory, 0.9), (completes, None)], 2)
     def test_memory_within_the_limit(
         self, trials: LocalTrials, make_job: MakeJob, task: Any, limit: float | None
     ) -> None:
@@ -283,7 +286,7 @@ class TestLocalTrials(LauncherContract):
         submit(trials, job)
         assert end_of(trials, job).state is State.COMPLETED
 
-    @pytest.mark.parametrize("in_the_way", ["log", "alive", "started"])
+    @some("in_the_way", ["log", "alive", "started"], 3)
     def test_a_folder_that_cannot_be_written_refuses_its_trial_alone(
         self, trials: LocalTrials, make_job: MakeJob, in_the_way: str
     ) -> None:

@@ -253,6 +253,7 @@ def forked(act: Callable[[], object]) -> int:
     return pid
 
 
+@pytest.mark.long
 def test_driver_killed_while_writing_leaves_a_usable_journal(make_study: MakeStudy, clock: Clock) -> None:
     chance, study = random.Random(1), make_study("x=range(400)")
     for _ in range(12):

@@ -79,7 +79,7 @@ def texts(figure: str) -> list[str]:
     return re.findall(r">([^<>]+)</text>", figure)
 
 
-@pytest.mark.parametrize("side, are_written", [(12, True), (13, False)])
+@some("side, are_written", [(12, True), (13, False)], 2)
 def test_values_of_at_most_twelve_by_twelve_cells_are_written(tmp_path: Path, side: int, are_written: bool) -> None:
     values = [0.5 + i / 1000 for i in range(side**2)]
     rows = [

@@ -43,23 +43,23 @@ def pages(browser: Browser, files: dict[str, Path]) -> Iterator[Pages]:
     Each page is opened once, because plotly's script takes a second.
     """
     troubles: list[str] = []
-    with browser.new_context(viewport={"width": 1300, "height": 900}) as context:
-        opened = {name: context.new_page() for name in files}
-        for name, page in opened.items():
+    opened = dict[str, Page]()
+
+    def show(name: str) -> Page:
+        if name not in opened:
+            page = opened[name] = context.new_page()
             page.on("pageerror", lambda error: troubles.append(str(error)))
             page.on(
                 "console",
                 lambda message: troubles.append(message.text) if message.type in ("error", "warning") else None,
             )
             page.goto(f"file://{files[name]}", wait_until="commit")
-        yield lambda name: in_front(opened[name])
+        opened[name].bring_to_front()  # because browsers draw hidden pages rarely
+        return opened[name]
+
+    with browser.new_context(viewport={"width": 1300, "height": 900}) as context:
+        yield show
     assert not troubles
-
-
-def in_front(page: Page) -> Page:
-    """Return the page in front of all others, because browsers draw hidden pages rarely."""
-    page.bring_to_front()
-    return page
 
 
 def section(page: Page, title: str) -> Locator:
@@ -99,6 +99,7 @@ def test_search_page_shows_all_trials(pages: Pages) -> None:
     expect(section(page, "Slices")).to_contain_text("from 10 completed trials on; there are 6.")
 
 
+@pytest.mark.long
 def test_grid_page_shows_cells(pages: Pages) -> None:
     page = pages("grid")
     cells = figure(page, "Two parameters")
@@ -107,6 +108,7 @@ def test_grid_page_shows_cells(pages: Pages) -> None:
     expect(cells.locator(".xaxislayer-above .xtick text")).to_have_text(["0.001", "0.003", "0.01", "0.03"])
 
 
+@pytest.mark.long
 def test_two_objectives_show_the_front(pages: Pages) -> None:
     page = pages("two_objectives")
     answer = section(page, "Best trials")
@@ -307,15 +309,23 @@ def test_page_is_dark_in_dark_mode(pages: Pages) -> None:
     page.emulate_media(color_scheme="light")
 
 
-def test_page_works_in_a_sandboxed_frame(files: dict[str, Path], browser: Browser, tmp_path: Path) -> None:
+@pytest.mark.long
+def test_page_works_in_a_sandboxed_frame_and_does_not_reload(browser: Browser, tmp_path: Path) -> None:
     """Open the page in a sandboxed frame, as MLflow shows an artifact."""
-    alone = json.dumps(files["search"].read_text()).replace("<", "\\u003c")
+    summary = search(tmp_path)
+    report.write_live(summary, TrialFiles(summary.objective), again_s=0.2)
+    old = re.sub(r'"written":\d+', '"written":0', (tmp_path / tables.HTML).read_text())
+    alone = json.dumps(old).replace("<", "\\u003c")
     frame = """<iframe id="f" sandbox="allow-scripts" style="width:100%;height:850px"></iframe>"""
     set_source = 'f.src = URL.createObjectURL(new Blob([page], {type: "text/html"}))'
     (tmp_path / "mlflow.html").write_text(f"<!doctype html>{frame}<script>const page = {alone}; {set_source}</script>")
     with browser.new_page() as page:
         page.goto(f"file://{tmp_path}/mlflow.html")
         inside = page.frame_locator("#f")
+        expect(inside.locator("#written")).to_contain_text("reopen the page for a newer one")
+        page.wait_for_timeout(1300)
+        expect(inside.locator("#written")).not_to_contain_text("not updated")
+        expect(inside.locator("#pause")).to_be_hidden()
         shown = inside.locator("section", has=inside.get_by_role("heading", name="History", exact=True))
         shown.scroll_into_view_if_needed()
         expect(shown.locator(".scatterlayer .points path.point")).to_have_count(20)
@@ -340,6 +350,7 @@ def test_camera_saves_an_svg_named_by_study_and_figure(pages: Pages) -> None:
     assert download.value.path().read_text().startswith("<svg")
 
 
+@pytest.mark.long
 def test_old_browser_shows_an_error_and_the_trials(files: dict[str, Path], browser: Browser) -> None:
     with browser.new_page() as page:
         page.add_init_script("delete window.DecompressionStream")
@@ -372,19 +383,3 @@ def test_page_refreshes_only_while_the_study_runs(browser: Browser, tmp_path: Pa
         page.evaluate("window.same = true")
         page.wait_for_timeout(1300)
         assert page.evaluate("window.same") is True
-
-
-def test_page_in_mlflow_does_not_reload(browser: Browser, tmp_path: Path) -> None:
-    summary = search(tmp_path)
-    report.write_live(summary, TrialFiles(summary.objective), again_s=0.2)
-    with browser.new_page() as page:
-        # because MLflow's page shows an artifact like this
-        show = """html => { const frame = document.createElement("iframe");
-                            frame.src = URL.createObjectURL(new Blob([html], { type: "text/html" }));
-                            document.body.append(frame); }"""
-        page.evaluate(show, re.sub(r'"written":\d+', '"written":0', (tmp_path / tables.HTML).read_text()))
-        shown = page.frame_locator("iframe")
-        expect(shown.locator("#written")).to_contain_text("reopen the page for a newer one")
-        page.wait_for_timeout(1300)
-        expect(shown.locator("#written")).not_to_contain_text("not updated")
-        expect(shown.locator("#pause")).to_be_hidden()

@@ -80,7 +80,7 @@ OVERRIDES = [
 ]
 
 
-@some("overrides", OVERRIDES, 4, ids=" ".join)
+@some("overrides", OVERRIDES, 8, ids=" ".join)
 def test_composed_config_equals_that_of_hydra(
     overrides: list[str], composer: Composer, loader: ConfigLoader, master: DictConfig
 ) -> None:

@@ -99,7 +99,7 @@ def raises(launcher: FakeLauncher, error: BaseException, at: int = 3) -> None:
         (KeyboardInterrupt(signal.SIGTERM), SystemExit, True),
         (SystemExit(3), SystemExit, True),
     ],
-    3,
+    4,
     ids=lambda value: repr(value)[:40],
 )
 def test_unexpected_error_does_not_end_running_jobs(
@@ -114,7 +114,7 @@ def test_unexpected_error_does_not_end_running_jobs(
     assert [row.state for row in run(launcher).rows] == [State.COMPLETED] * 3
 
 
-@pytest.mark.parametrize("survives", [True, False])
+@some("survives", [True, False], 2)
 def test_driver_leaves_its_study_to_a_wider_command(
     run: Run, clock: Clock, capsys: pytest.CaptureFixture[str], tmp_path: Path, survives: bool
 ) -> None:
@@ -228,7 +228,7 @@ def test_search_names_its_missing_settings_before_any_trial(run: Run, clock: Clo
     assert not (tmp_path / "multirun").exists()
 
 
-@pytest.mark.parametrize("setting", ["hydra.sweeper.storage", "hydra.sweeper.tracking_uri"])
+@some("setting", ["hydra.sweeper.storage", "hydra.sweeper.tracking_uri"], 2)
 def test_password_from_the_environment_is_in_no_file(
     run: Run, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
 ) -> None:
@@ -340,6 +340,7 @@ def test_grid_reports_that_samplers_are_unused(run: Run, clock: Clock, capsys: p
     assert "n_trials" not in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_infeasible_trials_are_retried_on_request(
     run: Run, limited: None, clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -494,7 +495,7 @@ def test_full_disk_shows_the_results_and_names_the_file(
     assert "│     0 │ 1 │ 100" in out.partition("study s: 3 trials: ")[2]
 
 
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device", "report.html"), ZeroDivisionError("a bug")])
+@some("error", [OSError(28, "No space left on device", "report.html"), ZeroDivisionError("a bug")], 2)
 def test_unwritable_page_is_reported_last(
     run: Run, clock: Clock, error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -607,7 +608,7 @@ class Counted:
         ("b=interval(-5,-3)", "b=int(interval(-5,-3))"),
         ("c=interval(5,30)", None),
     ],
-    3,
+    6,
 )
 def test_fractions_of_a_whole_number_are_refused_at_once(
     run: Run, clock: Clock, tmp_path: Path, typed: str, advice: str | None

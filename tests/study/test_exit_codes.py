@@ -25,7 +25,7 @@ CANCELLED = ends(Outcome(State.CANCELLED, "scancel"))
         (CANCELLED, (), ExitCode.NOT_FINISHED),
         (trains(), ("hydra.sweeper.max_hours=1e-9",), ExitCode.NOT_FINISHED),
     ],
-    3,
+    4,
 )
 def test_exit_code_of_a_sweep(
     run: Run,  # noqa: F811

@@ -110,7 +110,7 @@ def test_choices_that_do_not_exist_are_refused(words: str, message: str, tmp_pat
         ("+experiment=e1,e2", "\"new='a b','c: d'\""),
         ("server=apache x=1,2", "+server.port=1"),
     ],
-    6,
+    12,
 )
 def test_advice_on_a_key_can_be_typed(words: str, wrong: str, tmp_path: Path) -> None:
     refused = preview(f"{words} {wrong}", tmp_path)

@@ -3,6 +3,7 @@
 import re
 import runpy
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,17 +27,19 @@ FILES = [(group, file) for folder, group in FOLDERS for file in read_group(folde
 COMMON = [key.name for key in read(ROOT / "conf/config.yaml").keys if key.comment]
 
 
+@cache
+def composed(*overrides: str) -> DictConfig:
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        return compose("config", list(overrides), return_hydra_config=True)
+
+
 @pytest.fixture
 def config(monkeypatch: pytest.MonkeyPatch) -> Compose:
     """Return a function that composes sweep.py's configuration on a machine with 6 cores and 4 GPUs."""
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(6)))
     monkeypatch.setattr(machine, "visible_gpus", lambda: list("0123"))
 
-    def made(*overrides: str) -> DictConfig:
-        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-            return compose("config", list(overrides), return_hydra_config=True)
-
-    return made
+    return composed
 
 
 @pytest.mark.parametrize("kind", [SweeperConf, LocalLauncherConf, SlurmLauncherConf])

@@ -229,7 +229,7 @@ def test_training_without_kills_is_complete(undisturbed: tuple[str, bool, Drive,
     assert operations > 200
 
 
-@some("seed", range(STUDIES), 5)
+@some("seed", range(STUDIES), 9)
 def test_driver_killed_anywhere_gives_the_same_trials(
     tmp_path: Path, undisturbed: tuple[str, bool, Drive, int], seed: int
 ) -> None:

@@ -169,6 +169,7 @@ def test_study_of_listed_points_is_resumed_and_extended(tmp_path: Path) -> None:
     assert [row.params["+x"] for row in rows(study)] == [1, 1, 3, 3, 4, 4]
 
 
+@pytest.mark.long
 def test_study_of_zipped_and_further_grids_resumes_without_excluded_points(tmp_path: Path) -> None:
     line = ["-m", "hydra/sweeper=grid", "hydra.sweeper.study_name=s", "hydra.sweeper.tracking=false"]
     line += ["p=zip(+x=[1,3],+k=[a,b])", "+y=logspace(1,4,3)", "hydra.sweeper.also=['+z=1 +y=2.0']"]

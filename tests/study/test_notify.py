@@ -13,6 +13,7 @@ import pytest
 from sweeps.base.errors import UserError
 from sweeps.study.run import notify
 from sweeps.trial.job import Outcome, State
+from tests.command_lines import some
 from tests.study.fake_launcher import Clock, FakeLauncher, by_trial, ends, trains
 from tests.study.test_driver import Run, drivers, run  # noqa: F401 - fixtures
 
@@ -120,7 +121,7 @@ def test_stop_is_notified(
     assert (tmp_path / "told").read_text().count("study s ") == 1
 
 
-@pytest.mark.parametrize("code", [200, 404, 500, 302])
+@some("code", [200, 404, 500, 302], 2)
 def test_webhook_is_called_and_its_address_is_in_no_file(
     run: Run,  # noqa: F811
     clock: Clock,

@@ -36,7 +36,7 @@ def ids(uri: str) -> dict[str, str]:
 OVER = [(name, True) for name in DAMAGES] + [(name, False) for name in ("cut", "another run", "nothing in it")]
 
 
-@some(("name", "over"), OVER, 5)
+@some(("name", "over"), OVER, 9)
 @pytest.mark.parametrize("whose", ["s", "s/0"])
 def test_run_with_a_damaged_note_is_found(store: str, tmp_path: Path, name: str, whose: str, over: bool) -> None:
     damage = DAMAGES[name]

@@ -30,8 +30,7 @@ def keep(folder: TrialFolder, what: float) -> None:
     save_model(path, python_model=Plus(what), signature=ModelSignature(SHAPE, SHAPE), pip_requirements=[])
 
 
-def test_saved_model_is_logged_once_with_its_signature(tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
+def test_saved_model_is_logged_once_with_its_signature(tmp_path: Path, store: str) -> None:
     study = tmp_path / "s"
     for _ in range(2):  # the second driver finds the first driver's model
         row = new_row(study, 0)
@@ -39,18 +38,18 @@ def test_saved_model_is_logged_once_with_its_signature(tmp_path: Path) -> None:
         if not (row.folder / "model").exists():
             keep(TrialFolder(row.folder), 1.0)
             TrialFolder(row.folder).add_note("data: what", "the test set was looked at")
-        tracker = open_tracker(uri, study)
+        tracker = open_tracker(store, study)
         tracker.start_trial(row, ["lr=0.1"])
         row = complete(row)
         tracker.end_trial(row)
         finish(tracker, summary_of(study, row))
         assert tracker.problem is None
-    client = MlflowClient(uri)
-    run = next(run for run in runs(uri).values() if run.data.tags["role"] == "trial")
+    client = MlflowClient(store)
+    run = next(run for run in runs(store).values() if run.data.tags["role"] == "trial")
     assert run.data.tags["note.data: what"] == "the test set was looked at"
     (model,) = client.search_logged_models([run.info.experiment_id], f"source_run_id = '{run.info.run_id}'")
     assert [output.model_id for output in run.outputs.model_outputs] == [model.model_id]
-    mlflow.set_tracking_uri(uri)
+    mlflow.set_tracking_uri(store)
     loaded = load_model(f"models:/{model.model_id}")
     assert loaded.metadata.signature.inputs.inputs[0].shape == (-1, 2)
     assert loaded.predict(np.zeros((1, 2), np.float32)).tolist() == [[1.0, 1.0]]

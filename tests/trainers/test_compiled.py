@@ -63,7 +63,7 @@ def test_metrics_are_of_their_own_pass_alone(arrays: tuple[np.ndarray, np.ndarra
         assert train(data.validation_rows, 32)[0]["accuracy"] == pytest.approx(expected[0])
 
 
-@some("rows", [1, 3, 1023, 1024, 1025, 2500], 3)
+@some("rows", [1, 3, 1023, 1024, 1025, 2500], 6)
 def test_evaluation_equals_evaluate(arrays: tuple[np.ndarray, np.ndarray], rows: int) -> None:
     x, y = arrays
     model = make_model()

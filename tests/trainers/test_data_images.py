@@ -131,14 +131,7 @@ def test_staged_copy_is_read_and_shares_the_cache(tmp_path: Path, monkeypatch: p
     assert sources.npz(str(folder / "x.npz"))[0][0].tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        (),
-        pytest.param(("dataset.augment=strong",), marks=pytest.mark.long),
-        pytest.param(("dataset.batches=with",), marks=pytest.mark.long),
-    ],
-)
+@some("settings", [(), ("dataset.augment=strong",), ("dataset.batches=with",)], 3)
 def test_from_the_file_and_from_memory_train_to_the_same_bits(settings: tuple[str, ...], tmp_path: Path) -> None:
     folder = write(tmp_path / "images", splits=("train", "test"))
     ends = {}
@@ -154,7 +147,7 @@ def test_from_the_file_and_from_memory_train_to_the_same_bits(settings: tuple[st
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("gb", [pytest.param(0, marks=pytest.mark.long), 2])
+@pytest.mark.parametrize("gb", [0, 2])
 def test_augmented_training_resumes_to_the_same_bits(gb: int, tmp_path: Path) -> None:
     folder = write(tmp_path / "images")
     settings = (*SMALL, "epochs=4", "dataset.augment=strong", f"dataset.resident_gb={gb}", "model.dropout=0.2")

@@ -83,14 +83,7 @@ def test_the_smallest_images_are_those_that_keras_takes(name: str) -> None:
 
 # A network for each range: -1..1, reversed and centred colours, and a range inside the network.
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("MobileNetV2", marks=pytest.mark.long),
-        "VGG16",
-        pytest.param("EfficientNetV2B0", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.parametrize("name", ["MobileNetV2", "VGG16", "EfficientNetV2B0"])
 def test_network_receives_pixels_in_its_own_range(name: str, tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3)).astype(np.float32)
     keras.utils.set_random_seed(0)
@@ -283,6 +276,7 @@ def test_failed_download_is_the_only_download_error(
         networks.application((32, 32, 3), 2, name="vgg16", weights="imagenet", dropout=0.0)
 
 
+@pytest.mark.long
 def test_only_the_first_download_is_alone(weights: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     locked = []
 
@@ -336,9 +330,8 @@ def test_steps_can_be_compiled_by_xla(tmp_path: Path) -> None:
     assert without_times(jit) == pytest.approx(without_times(plain), rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("which", "attained"), [("best", "val_accuracy"), pytest.param("last", "test_accuracy", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("which", "attained"), [("best", "val_accuracy"), ("last", "test_accuracy")])
 def test_model_is_saved(which: str, attained: str, tmp_path: Path) -> None:
     settings = ("epochs=6", "lr=0.05", "model.hidden=[4]", "seed=3", "trainer.checkpoint_interval_s=0")
     ours = ("lr_schedule=step", "loss=focal")
@@ -425,6 +418,7 @@ def test_line_starts_at_the_given_column(tmp_path: Path) -> None:
     assert not is_line(networks.linear((2,), 3))
 
 
+@pytest.mark.long
 def test_a_base_from_scratch_learns_as_a_whole(images: Path) -> None:
     cfg = configured(images)
     base = networks.base_of(build(cfg, data.load(cfg.dataset, "classification", 0)))

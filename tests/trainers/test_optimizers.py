@@ -94,7 +94,7 @@ def test_a_step_is_that_of_tensorflow(kind: str, l1: float, l2: float) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["proximal_gd", pytest.param("proximal_adagrad", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ["proximal_gd", "proximal_adagrad"])
 def test_proximal_training_resumes_to_the_same_bits(name: str, tmp_path: Path) -> None:
     cfg = compose(
         f"optimizer={name}",

@@ -41,6 +41,7 @@ def test_times_cover_the_training_until_then() -> None:
     assert convergence_metrics(values, seconds, 1, 0.5, higher_is_better=False)["epochs_to_target"] == 1
 
 
+@pytest.mark.long
 def test_a_resumed_training_returns_its_convergence_metrics(tmp_path: Path) -> None:
     cfg = compose("epochs=4", "target=0.8", "trainer.checkpoint_interval_s=0", "lr=0.01")
     train(cfg, Recorder(tmp_path, stop_after=2))

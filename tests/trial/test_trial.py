@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 from sweeps.trial import Diverged, MissingObjective, RankLost, Trial, current_trial
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Objective, State, World
+from tests.command_lines import some
 
 NAMED = Objective(("val_accuracy",), named=True)
 
@@ -178,7 +179,7 @@ def in_ranks(folder: TrialFolder, size: int, train: Callable[[Trial], int]) -> l
     return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@some("seed", range(4), 4)
 def test_all_ranks_receive_a_stop_at_the_same_call(folder: TrialFolder, seed: int) -> None:
     chance = random.Random(seed)
     paces = [0.02, *(chance.uniform(0, 0.01) for _ in range(3))]  # the chief must not be through before rank 2 begins

@@ -339,7 +339,7 @@ def test_detaching_ends_at_the_limit_of_the_user(start: Callable[..., Driver], m
     assert {number: end.state for number, end in ends.items()} == dict.fromkeys(range(3, 8), State.CANCELLED)
 
 
-@pytest.mark.parametrize(("trial_s", "requests"), [(20.0, 1), (700.0, 12)])
+@some(("trial_s", "requests"), [(20.0, 1), (700.0, 12)], 2)
 def test_all_jobs_share_array_parallelism(start: Callable[..., Driver], trial_s: float, requests: int) -> None:
     """Check how many jobs run: arrays, single jobs of several requests, and workers."""
     with simulated_slurm(slots=64, trial_s=trial_s) as slurm:

@@ -68,7 +68,7 @@ def assert_done_once(folder: Path, count: int, epochs: int) -> None:
     "count, left, epochs, settings",
     [
         pytest.param(3, 3, 40, [], id="jobs"),  # the jobs run during a request for the status
-        pytest.param(12, 12, 10, [WARM, "hydra.launcher.worker_idle_s=5"], id="warm", marks=pytest.mark.long),  # queued
+        pytest.param(12, 12, 10, [WARM, "hydra.launcher.worker_idle_s=5"], id="warm"),  # queued
     ],
 )
 def test_detached_jobs_continue_and_are_adopted(
@@ -181,9 +181,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "settings", [pytest.param([], id="jobs"), pytest.param([WARM], id="warm", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("settings", [pytest.param([], id="jobs"), pytest.param([WARM], id="warm")])
 def test_jobs_run_the_code_of_the_studys_start(tmp_path: Path, settings: list[str]) -> None:
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "helper.py").write_text("VALUE = 1\n")

@@ -196,9 +196,7 @@ def test_dead_controller_and_dead_accounting(trials: SlurmTrials, make_job: Make
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "after_sbatch", ["killed before the id was written down", pytest.param("over", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("after_sbatch", ["killed before the id was written down", "over"])
 def test_new_driver_adopts_jobs_of_an_earlier_driver(
     after_sbatch: str, trials: SlurmTrials, make_job: MakeJob, tmp_path: Path
 ) -> None:

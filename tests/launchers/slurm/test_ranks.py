@@ -116,9 +116,7 @@ def test_ranks_start_and_end_in_one_step(trials: SlurmTrials, make_job: MakeJob)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "signal", [pytest.param(False, id="pruned"), pytest.param(True, id="warned by SLURM", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("signal", [pytest.param(False, id="pruned"), pytest.param(True, id="warned by SLURM")])
 def test_all_ranks_receive_a_stop_at_the_same_step(trials: SlurmTrials, make_job: MakeJob, signal: bool) -> None:
     # SLURM looks every 30 s, for the 30 s to come, and warns once: not before 20 s, when all ranks listen.
     warned = {"timeout_min": 2, "signal_delay_s": 70} if signal else {}

@@ -4,17 +4,12 @@ Hydra's side of a launcher does not depend on SLURM: ../test_hydra_launcher_suit
 """
 
 import pytest
-from hydra import version
 from hydra.test_utils.launcher_common_tests import BatchedSweeperTestSuite, IntegrationTestSuite, LauncherTestSuite
 
-pytestmark = pytest.mark.usefixtures("cluster", "hydra_restore_singletons")
+from tests.launchers.test_hydra_launcher_suite import _defaults_of_hydra_1_1  # noqa: F401 - a fixture
+
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("cluster", "hydra_restore_singletons")]
 SETTINGS = ["hydra.launcher.poll_s=0.5", "hydra.launcher.max_submissions_per_min=600", "hydra.launcher.mem_gb=0.5"]
-
-
-@pytest.fixture(autouse=True)
-def defaults_of_hydra_1_1() -> None:
-    """Set the version_base of the suite, because an earlier test may have composed with another version_base."""
-    version.setbase("1.1")
 
 
 @pytest.mark.parametrize("launcher_name, overrides", [("slurm", SETTINGS)])

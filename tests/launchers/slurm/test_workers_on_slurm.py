@@ -128,13 +128,7 @@ def test_one_job_runs_many_trials_each_with_its_own_end(start: Any, make_job: Ma
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "gpus",
-    [
-        {"gpus_per_node": 2},
-        pytest.param({"gres": "gpu:2", "cpus_per_gpu": 1, "cpus_per_task": None}, marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.parametrize("gpus", [{"gpus_per_node": 2}, {"gres": "gpu:2", "cpus_per_gpu": 1, "cpus_per_task": None}])
 def test_trials_at_once_share_the_gpus_and_a_job_ends_after_its_number(
     start: Any, make_job: MakeJob, gpus: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -28,7 +28,7 @@ def test_the_choices_are_the_documented_ones() -> None:
 GROUPS = ("optimizer", "model", "dataset", "tracking", "lr_schedule", "batch_schedule")
 
 
-@some(("group", "choice"), [(group, choice) for group in GROUPS for choice in choices(group)], 4)
+@some(("group", "choice"), [(group, choice) for group in GROUPS for choice in choices(group)], 8)
 def test_every_choice_is_valid(group: str, choice: str, tmp_path: Path) -> None:
     needed = [f"dataset.path={write_npz(tmp_path)}"] if choice == "npz" else []
     if group == "model" and choice not in ("cnn", "linear", "mlp"):
