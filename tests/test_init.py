@@ -24,7 +24,8 @@ def test_new_project_sweeps_and_explains_mistakes(tmp_path: Path) -> None:
 
 def test_existing_folder_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "mine.py").touch()
-    for name, free in (("mine.py", "mine"), ("mine", "mine2")):
+    here = f"../{tmp_path.name}"
+    for name, free in (("mine.py", "mine"), ("mine", "mine2"), (f"{here}/mine", f"{here}/mine2")):
         done = sweeps(tmp_path, "init", name)
         assert (done.code, done.err) == (2, f"{name}: it exists.\nChoose a new folder: sweepyard init {free}\n")
         (tmp_path / "mine").mkdir(exist_ok=True)

@@ -45,6 +45,13 @@ class Halving:
         steps: int = self.first * self.factor ** len(pause_results(trial))
         return steps
 
+    @property
+    def description(self) -> str:
+        """Return in words what happens at the rungs."""
+        steps = ", ".join(str(self.first * self.factor**rung) for rung in range(3))
+        share = f"1 in {self.factor} is promoted, the best first"
+        return f"Rungs: trials pause after step {steps}, ...; of those at a rung, {share}"
+
     def explain_no_use(self, trial: TrialRecord) -> str:
         """Return why rungs are of no use to a trial that has ended, and what to change; empty if
         they are."""

@@ -21,7 +21,8 @@ Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="new folder for t
 def init(folder: Folder) -> None:
     """Write a project with configuration, a train.py and a test."""
     if folder.exists():
-        line = shlex.join(["sweepyard", "init", _free_name(folder.absolute())])
+        named = folder if folder.name else folder.absolute()
+        line = shlex.join(["sweepyard", "init", str(_free(named))])
         raise UserError(f"{folder}: it exists.\nChoose a new folder: {line}")
     parent = folder.absolute().parent
     if not parent.is_dir():
@@ -34,11 +35,11 @@ def init(folder: Folder) -> None:
     console.print(f"cd {shlex.quote(str(folder))} && python train.py -m lr=0.1,0.01")
 
 
-def _free_name(folder: Path) -> str:
-    """Return a name near that of a folder, or of a file, which nothing beside it has."""
+def _free(folder: Path) -> Path:
+    """Return a path near that of a folder, or of a file, which does not exist."""
     stem = folder.name if folder.is_dir() else folder.stem
     names = [*([] if folder.is_dir() else [stem]), *(f"{stem}{number}" for number in range(2, 100))]
-    return next(name for name in names if not folder.with_name(name).exists())
+    return next(folder.with_name(name) for name in names if not folder.with_name(name).exists())
 
 
 def _write_project(aside: Path, name: str) -> None:

@@ -110,6 +110,8 @@ class Plan:
             )
         for line in self.points.listing(self.settings.max_grid_trials) if grid else ():
             view.say(line)
+        if choosing.rungs:
+            view.say(choosing.rungs.description)
         view.console.print(requests_table(requests))
         view.say(measured_price(requests, self.settings, self.folder))
         for line in (cost(requests), at_once(self.config, planned), *self.launcher.preview()):
