@@ -12,6 +12,7 @@ from sweeps.choose.rungs import best_to_train_on
 from sweeps.commands import MULTIRUN, Name, Root, command, read
 from sweeps.commands.changes import RETRIED
 from sweeps.commands.resume import drive_on, refuse_moved, refuse_running
+from sweeps.hydra.near import closest
 from sweeps.record import study_file
 from sweeps.record.definition import Definition
 from sweeps.record.place import resume_line
@@ -150,12 +151,19 @@ def _check_word(trial: TrialRecord, word: str, values: dict[str, object]) -> Non
             f"--set {word}: {key} is swept, so that another value is another trial.\n"
             f"Type the key of the budget, as in --set steps=5000"
         )
+    near = "" if key in values or key.startswith("+") else closest(key, values)
+    if near:
+        raise UserError(
+            f"--set {word}: the trial has no {key}. Did you mean '{near}'?\n"
+            f"Type: --set {near}={text}"
+        )
     before = values.get(key)
     is_less = False
     with suppress(ValueError):  # because another key than the budget's may have any value
         is_less = is_number(before) and float(text) <= float(str(before))
     if is_less:
+        flag = f"--{key} " if key == "epochs" else f"--set {key}="
         raise UserError(
-            f"--set {word}: trial {trial.number} was trained with {key}={before}.\n"
-            f"Type more, as in: --set {key}={2 * int(float(str(before)))}"
+            f"{flag}{text}: trial {trial.number} was trained with {key}={before}.\n"
+            f"Type more, as in: {flag}{2 * int(float(str(before)))}"
         )
