@@ -461,7 +461,7 @@ def test_killed_search_with_rungs_promotes_and_trains_longer(
     assert steps(study / str(best)) == list(range(1, EPOCHS + 6))
     assert f"epochs={EPOCHS + 5}" in sweeps(folder, "best", "rungs", "--trial", str(best)).out
     for typed, answer in [
-        ("--epochs 3", "--set epochs=70"),
+        ("--epochs 3", "--epochs 70"),
         ("--epochs 60 --set epochs=50", "epochs=50 and epochs=60 conflict"),
         ("--set steps=9", "steps=9: the training would end after step 1, but trial"),
         ("--set lr=1", "lr is swept"),
