@@ -133,8 +133,10 @@ class Tracker:
                 " remove what is in the way, then type the command again"
             )
         reason = store.explain(error) or first_line(error)
+        is_of_shell = self.uri == os.environ.get("MLFLOW_TRACKING_URI")
+        source = " (MLFLOW_TRACKING_URI)" if is_of_shell else ""
         return UserError(
-            f"MLflow at {without_password(self.uri)} cannot be used: {reason}\n{advice}"
+            f"MLflow at {without_password(self.uri)}{source} cannot be used: {reason}\n{advice}"
         )
 
     def start_trial(

@@ -5,6 +5,7 @@ raises ValueError with one or two lines for the user, within milliseconds: it im
 of data files it reads only the headers.
 """
 
+import os
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
@@ -134,7 +135,14 @@ class Config:
         networks.check_ignored(self.model)
 
     def check_here(self) -> None:
-        """Raise ValueError, before trials start, for data that this machine lacks."""
+        """Raise ValueError, before trials start, for another backend of Keras, and for data that
+        this machine lacks."""
+        backend = os.environ.get("KERAS_BACKEND")
+        if backend != "tensorflow" and self.trainer.get("_target_") == parallel.KERAS_TRAINER:
+            raise ValueError(
+                f"KERAS_BACKEND={backend}: this trainer needs Keras on TensorFlow.\n"
+                "Type: export KERAS_BACKEND=tensorflow"
+            )
         download.check(self.dataset)
         examples.check_values(self.dataset)
         download.check_weights(self.model)

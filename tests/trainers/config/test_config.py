@@ -128,6 +128,13 @@ def test_file_of_weights_is_checked_before_loading(tmp_path: Path) -> None:
     assert said("mobilenetv2", tmp_path / "w.ckpt").endswith("must end in .h5, .keras or .hdf5")
 
 
+def test_another_backend_is_refused_before_trials_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    with pytest.raises(ValueError, match=r"KERAS_BACKEND=jax: .*\nType: export KERAS_BACKEND=tensorflow"):
+        check().check_here()
+    check("trainer=own", "trainer._target_=builtins.print").check_here()
+
+
 def test_custom_loader_interprets_path() -> None:
     check("dataset._target_=json.loads", "+dataset.path=a/folder", "dataset.n_train=null", "batch_size=9999")
 
