@@ -458,6 +458,7 @@ def test_killed_search_with_rungs_promotes_and_trains_longer(
     assert deleted.code == 2 and "deleted, because of hydra.sweeper.keep_checkpoints=best:5" in deleted.err
     longer = sweeps(folder, "continue", "rungs", "--top", "1", "--epochs", str(EPOCHS + 5))
     assert longer.code == 0, longer.said
+    assert "continued with" in longer.out
     assert steps(study / str(best)) == list(range(1, EPOCHS + 6))
     assert f"epochs={EPOCHS + 5}" in sweeps(folder, "best", "rungs", "--trial", str(best)).out
     for typed, answer in [

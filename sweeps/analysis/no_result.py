@@ -10,8 +10,8 @@ _ANOTHER = "another hydra.sweeper.study_name, because another objective makes an
 
 
 def explain_no_result(study: StudySnapshot) -> tuple[str, str]:
-    """Return which metrics the trials return in place of the objective, and what to type; both are
-    empty if they return none, or the objective."""
+    """Return what the trials return in place of the objective, and what to do; both are empty if
+    they return the objective, or none has completed."""
     if study.has_objective:
         return "", ""
     metrics: dict[str, float] = {}
@@ -20,8 +20,13 @@ def explain_no_result(study: StudySnapshot) -> tuple[str, str]:
             metrics |= trial.attempts[-1].metrics
         elif trial.attempts and trial.attempts[-1].missing_objective:
             return trial.error, f"Type the study's command with this, and {_ANOTHER}"
-    if not metrics:
+    if not study.count(State.COMPLETED):
         return "", ""
+    if not metrics:
+        return (
+            "its trials return nothing",
+            f"Return a number or a dict of metrics, and type the study's command with {_ANOTHER}",
+        )
     words = objective_words(metrics, study.objective)
     return (
         f"its trials return {', '.join(metrics)}, and not {', '.join(study.objective)}",
@@ -35,10 +40,5 @@ def no_result_error(study: StudySnapshot, problem: str, before: str = "") -> Use
     reason, advice = explain_no_result(study)
     if reason:
         return UserError(f"{problem}: {reason}.\n{before}{advice}")
-    if study.count(State.COMPLETED) and not study.has_objective:
-        advice = (
-            f"Return a number or a dict of metrics, and type the study's command with {_ANOTHER}"
-        )
-        return UserError(f"{problem}: its trials return nothing.\n{before}{advice}")
     status_line = sweeps_line("status", study.folder)
     return UserError(f"{problem}.\n{before}Show the reason: {status_line}")

@@ -9,7 +9,7 @@ import typer
 
 from sweeps.base.errors import UserError
 from sweeps.choose.rungs import best_to_train_on
-from sweeps.commands import MULTIRUN, Name, Root, command, read
+from sweeps.commands import MULTIRUN, Name, Root, command, console, read
 from sweeps.commands.changes import RETRIED
 from sweeps.commands.resume import drive_on, refuse_moved, refuse_running
 from sweeps.hydra.near import closest
@@ -55,6 +55,8 @@ def continue_(
     anew = [_train_anew(definition, chosen, longer) for chosen in trials]
     for chosen, line in zip(trials, anew, strict=True):
         _check(study, chosen, longer, line)
+    if not study.done:
+        console.print(f"study {study.name} is not finished: its other trials run, too")
     numbers = [chosen.number for chosen in trials]
     request_retries(study.folder, numbers, longer, anew)
     drive_on(study.folder, definition, resume_line(definition, study.folder))

@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
@@ -30,38 +30,49 @@ from sweeps.trial.job import State
 @command("list")
 def list_studies(root: Root = MULTIRUN) -> None:
     """List all studies, newest first."""
-    # because the name is what a user types
-    name_column = Column("study", no_wrap=True, overflow="fold")
-    table = Table(name_column, "trials", "pruned", "failed", "best", "driver")
+    rows: list[list[str]] = []
     problems = []
     for name in newest_first(root):
         try:
-            table.add_row(name, *_row(read(name, root)[0]))
+            rows.append([name, *_row(read(name, root)[0])])
         except (UserError, OSError) as error:
             # because a corrupt study must not hide the other studies
-            table.add_row(name, "?", "?", "?", "(see below)", "")
+            rows.append([name, "?", "?", "?", "(see below)", ""])
             problems.append(explain(error).splitlines()[0])
     problems += _describe_unreadable(root)
     for file in sorted(root.glob("*/*/study.json")):
         outer = file.parents[1]
         list_line = shlex.join(["sweepyard", "list", "--root", str(outer)])
         problems.append(f"{outer.name} contains study {file.parent.name}. List it: {list_line}")
-    if table.row_count:
-        console.print(table, soft_wrap=False)
+    if rows:
+        console.print(_table(rows), soft_wrap=False)
     elif not problems:
         console.print(f"there are no studies in {root}; start one with sweep.py -m")
     for problem in problems:
         console.print(problem)
 
 
-def _row(study: StudySnapshot) -> Iterator[str | Text]:
-    """Yield the cells of a study after its name; the table may cut the last two."""
+def _row(study: StudySnapshot) -> Iterator[str]:
+    """Yield the cells of a study after its name."""
     yield f"{study.over()} of {study.total}"
     yield str(study.count(State.PRUNED, State.INFEASIBLE) or "")
     yield str(sum(trial.state.has_failed for trial in study.rows) or "")
-    driver = str(holder(study.folder / "driver.lock") or "").partition(" since ")[0]
-    for words in (_best(study), driver):
-        yield Text(words, no_wrap=True, overflow="ellipsis")
+    yield _best(study)
+    yield str(holder(study.folder / "driver.lock") or "").partition(" since ")[0]
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Table:
+    """Return the table of the studies, without its empty columns. It may cut the params of the
+    best trial and the driver."""
+    headers = ["study", "trials", "pruned", "failed", "best", "driver"]
+    filled = [place for place, _ in enumerate(headers) if any(row[place] for row in rows)]
+    # because the name is what a user types
+    name_column = Column("study", no_wrap=True, overflow="fold")
+    table = Table(name_column, *(headers[place] for place in filled[1:]))
+    for name, *cells in rows:
+        others = [cells[place - 1] for place in filled[1:]]
+        table.add_row(name, *(Text(cell, no_wrap=True, overflow="ellipsis") for cell in others))
+    return table
 
 
 def _describe_unreadable(root: Path) -> list[str]:

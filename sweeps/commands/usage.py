@@ -148,6 +148,9 @@ def _explain_command(message: str, context: Any) -> str:
     commands = [*context.command.commands]
     others = [command for command, words in _COMMANDS.items() if typed in words.split()]
     problem = f"{typed}: there is no such command."
+    if typed == "help":
+        topic = [word for word in _after(typed)[:1] if word in commands]
+        return f"{problem}\nType: {shlex.join([context.command_path, *topic, '--help'])}"
     if near := [*others, *difflib.get_close_matches(typed, commands, 1)]:
         line = shlex.join([near[0], *_after(typed)])
         return f"{problem}\nType: {context.command_path} {line}"

@@ -116,22 +116,27 @@ class Findings:
     def table(self, trials: Trials) -> list[list[str]]:
         """Return a header and a row of cells for each trial: number, params and objectives.
 
-        A running trial has its newest metrics. If some completed trials are dominated, a column
-        marks the Pareto front.
+        A running trial has its newest metrics. If some trials were continued, a column has their
+        longer budget; if some completed trials are dominated, one marks the Pareto front.
         """
         names = parameters(trials)
         objective = self.study.objective
-        has_mark = 0 < len(self.front) < len(self.top)
-        table = [["trial", *names, *objective, *["on the front"] * has_mark]]
+        extra: dict[str, list[str]] = {}
+        if any(trial.longer for trial in trials):
+            extra["continued with"] = [" ".join(trial.longer) for trial in trials]
+        if 0 < len(self.front) < len(self.top):
+            marks = [trial.number in self.front for trial in trials]
+            extra["on the front"] = ["yes" if mark else "" for mark in marks]
+
+        table = [["trial", *names, *objective, *extra]]
         all_results = [_results(trial, objective) for trial in trials]
         digits = [digits_of(column) for column in zip(*all_results, strict=True)]
-        for trial, values in zip(trials, all_results, strict=True):
+        for row, (trial, values) in enumerate(zip(trials, all_results, strict=True)):
             params = [trial.params.get(name, "") for name in names]
             results = [text(value, most) for value, most in zip(values, digits, strict=True)]
-            mark = ["yes" if trial.number in self.front else ""] * has_mark
-            table.append(
-                [short(text(value), LONGEST) for value in (trial.number, *params, *results, *mark)]
-            )
+            others = [column[row] for column in extra.values()]
+            cells = (trial.number, *params, *results, *others)
+            table.append([short(text(cell), LONGEST) for cell in cells])
         return table
 
 

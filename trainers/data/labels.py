@@ -2,6 +2,8 @@
 
 import numpy as np
 
+_NUMBER = "Use numpy.unique(y, return_inverse=True) to number them without gaps"
+
 
 def read(
     source: str, y_train: np.ndarray, y_test: np.ndarray
@@ -102,7 +104,7 @@ def _check_range(source: str, y_train: np.ndarray, y_test: np.ndarray) -> None:
         missing = int(np.argmax(is_gap))
         raise ValueError(
             f"{source}: y_train has no example of class {missing}, but of {count} classes up to"
-            f" {last}\nUse numpy.unique(y, return_inverse=True) to number them without gaps"
+            f" {last}\n{_NUMBER}"
         )
     if len(y_test) and y_test.max() > last:
         is_new = y_test > last
@@ -116,4 +118,4 @@ def _check_not_negative(source: str, name: str, y: np.ndarray) -> None:
         is_negative = y < 0
         row = int(np.argmax(is_negative))
         problem = f"{name}[{row}] is {y[row]}; labels must be whole numbers from 0 on"
-        raise ValueError(f"{source}: {problem}")
+        raise ValueError(f"{source}: {problem}\n{_NUMBER}")
