@@ -210,7 +210,7 @@ def test_study_without_an_objective_has_a_report(tmp_path: Path) -> None:
     summary = with_trials(summary, *(replace(ended(row, State.COMPLETED), metrics={}) for row in summary.rows))
     page = report.write(summary).read_text()
     assert "<b>4</b> completed" in page
-    assert "No trial has a result." in page
+    assert "No trial has a result: its trials return nothing. Return a number" in page
     assert "Best" not in report.markdown(summary)
     metrics = Outcome(State.COMPLETED, metrics={"acc": 0.5})
     summary = with_trials(summary, *(replace(row, attempts=(metrics,)) for row in summary.rows))
