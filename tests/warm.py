@@ -127,7 +127,9 @@ def _server() -> socket.socket:
                     start_new_session=True,
                 )
                 _started.append(process)
+            deadline = time.monotonic() + 60
             while ours.connect_ex(address):  # until the other process listens
+                assert time.monotonic() < deadline, "no warm server listens"
                 time.sleep(0.01)
             _servers.append(ours)
         return _servers[0]

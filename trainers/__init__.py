@@ -4,5 +4,3 @@ import os
 
 # Hides notes about CPU instructions, because a user cannot act on them.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-# Because a keras.json in the home folder may name another backend.
-os.environ.setdefault("KERAS_BACKEND", "tensorflow")

@@ -1,4 +1,5 @@
-"""Standard error without TensorFlow's start-up remarks. Import this module before tensorflow.
+"""Standard error without TensorFlow's start-up remarks, and Keras on TensorFlow. Import this module
+before tensorflow and keras.
 
 The remarks are filtered because TF_CPP_MIN_LOG_LEVEL has no effect before absl::InitializeLog().
 """
@@ -8,6 +9,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+# because a keras.json in the home folder may name another backend
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 _START_UP_LINES = (
     "WARNING: All log messages before absl::InitializeLog|I0000 |To enable the following"

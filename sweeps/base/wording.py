@@ -93,7 +93,7 @@ def duration(seconds: float) -> str:
 def size_text(size: float) -> str:
     """Return a number of bytes with its unit: `1.5 GB`."""
     for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:
+        if size < 999.5:  # which three digits round to 1000
             return f"{size:.3g} {unit}"
         size /= 1000
     return f"{size:.3g} TB"

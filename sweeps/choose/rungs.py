@@ -122,11 +122,11 @@ class Rungs:
         numbers: set[int] = set()
         for rung, members in enumerate(rungs):
             coming += sum(len(pause_results(trial)) == rung for trial in opened)
-            most = (len(members) + coming) // self.halving.factor
+            most = (len(members) + coming) / self.halving.factor
             # because the last promotion goes on until a trial of it has completed
             is_highest = rung == len(rungs) - 1
             for rank, trial in enumerate(members):
-                if (is_highest or rank < most) and _is_at(trial, rung):
+                if (is_highest or rank + 1 <= most) and _is_at(trial, rung):
                     numbers.add(trial.number)
                     coming += 1
         return numbers

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -18,7 +17,6 @@ from sweeps.record.definition import Definition
 from sweeps.record.place import resume_line
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.record.trial_config import read_values
-from sweeps.space.exclusion import is_number
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 
@@ -159,13 +157,12 @@ def _check_word(trial: TrialRecord, word: str, values: dict[str, object]) -> Non
             f"--set {word}: the trial has no {key}. Did you mean '{near}'?\n"
             f"Type: --set {near}={text}"
         )
-    before = values.get(key)
-    is_less = False
-    with suppress(ValueError):  # because another key than the budget's may have any value
-        is_less = is_number(before) and float(text) <= float(str(before))
-    if is_less:
+    before = str(values.get(key))
+    # because another key than the budget's may have any value
+    are_counts = before.isdecimal() and text.isdecimal()
+    if are_counts and int(text) <= int(before):
         flag = f"--{key} " if key == "epochs" else f"--set {key}="
         raise UserError(
             f"{flag}{text}: trial {trial.number} was trained with {key}={before}.\n"
-            f"Type more, as in: {flag}{2 * int(float(str(before)))}"
+            f"Type more, as in: {flag}{2 * int(before)}"
         )

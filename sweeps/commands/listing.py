@@ -69,9 +69,10 @@ def _table(rows: Sequence[Sequence[str]]) -> Table:
     # because the name is what a user types
     name_column = Column("study", no_wrap=True, overflow="fold")
     table = Table(name_column, *(headers[place] for place in filled[1:]))
-    for name, *cells in rows:
-        others = [cells[place - 1] for place in filled[1:]]
-        table.add_row(name, *(Text(cell, no_wrap=True, overflow="ellipsis") for cell in others))
+    for name, *counts, best, driver in rows:
+        cut = [Text(words, no_wrap=True, overflow="ellipsis") for words in (best, driver)]
+        cells: list[str | Text] = [name, *counts, *cut]
+        table.add_row(*(cells[place] for place in filled))
     return table
 
 

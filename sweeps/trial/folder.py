@@ -110,7 +110,8 @@ class TrialFolder:
             return
         if self.checkpoint.is_symlink():
             raise OSError(f"{self.checkpoint} is a link")
-        write_whole(self.path / _DELETED, setting)
+        if self.checkpoints():
+            write_whole(self.path / _DELETED, setting)
         # first, because a trial that resumes must not read a part
         self.checkpoint.rename(aside)
         shutil.rmtree(aside)
@@ -125,9 +126,10 @@ class TrialFolder:
     def checkpoint_bytes(self) -> int:
         """Return the size of all checkpoints, also of those that are being written."""
         size = 0
-        for file in self.checkpoint.rglob("*"):
-            with suppress(FileNotFoundError):  # because the trial replaces files
-                size += file.lstat().st_size if not file.is_dir() else 0
+        for folder, _, names in os.walk(self.checkpoint):
+            for name in names:
+                with suppress(FileNotFoundError):  # because the trial replaces files
+                    size += Path(folder, name).lstat().st_size
         return size
 
     def append_metrics(self, line: MetricsLine, name: str = METRICS) -> None:

@@ -137,7 +137,7 @@ class Config:
     def check_here(self) -> None:
         """Raise ValueError, before trials start, for another backend of Keras, and for data that
         this machine lacks."""
-        backend = os.environ.get("KERAS_BACKEND")
+        backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
         if backend != "tensorflow" and self.trainer.get("_target_") == parallel.KERAS_TRAINER:
             raise ValueError(
                 f"KERAS_BACKEND={backend}: this trainer needs Keras on TensorFlow.\n"

@@ -289,7 +289,7 @@ def describe_unread(config: DictConfig, hydra: DictConfig, swept: Iterable[str] 
     for key in _unread(config, hydra):
         near = closest(key, [name for name in names if name != key])
         problem = f"+{key}: no code reads this key, so that its values change nothing"
-        if f"+{key}" in swept:
+        if key in {name.lstrip("+") for name in swept}:
             advice = f"Type: {near}=..." if near else f"Remove +{key}; all keys are in --help all"
             raise UserError(f"{problem}.\n{advice}")
         notes.append(problem + (f". Did you mean '{near}'?" if near else ""))

@@ -189,13 +189,14 @@ def make(
         if answer is error:
             raise
         raise answer from error
-    points.refuse_late_rung(choosing.rungs if is_new else None)
+    if is_new and choosing.rungs and not settings.custom_search_space:
+        points.refuse_late_rung(choosing.rungs)
     notes += brought.notes()
     notes += describe_gpus(config, [parameter.key for parameter in space.parameters])
     if any(word.startswith("+") for word in typed):
         corner = next(iter(choosing.space.corners()), {})
         first = points.compose(corner)
-        notes += describe_unread(first, first.hydra, corner)
+        notes += describe_unread(first, first.hydra, corner if is_new else ())
     if not grid:
         notes += _describe_sampled(choosing.space)
     if is_new:

@@ -109,11 +109,9 @@ class Points:
         if problem := explain_longer(config):
             raise UserError(f"trial {trial.number}: {problem}.\nTrain that one: {anew}")
 
-    def refuse_late_rung(self, halving: Halving | None) -> None:
+    def refuse_late_rung(self, halving: Halving) -> None:
         """Raise UserError if each trial ends before, or at, the first rung, so that none would
         pause."""
-        if halving is None:
-            return
         ends = [last_step(self.compose(corner)) for corner in self._space.corners()]
         certain = [end for end in ends if end is not None]
         if len(certain) < max(1, len(ends)) or max(certain) > halving.first:

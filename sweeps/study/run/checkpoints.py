@@ -18,7 +18,9 @@ def no_longer_needed(
     study: StudySnapshot, most: int, promotable: Set[int] = frozenset()
 ) -> list[int]:
     """Return the trials whose checkpoints can be deleted: all that ended but the `most` best, those
-    that are promotable, and those under way."""
+    that are promotable, and those under way. Before a trial has a result, all may be the best."""
+    if most and not study.has_objective:
+        return []
     best = {trial.number for trial in best_to_train_on(study)[:most]}
     needed = best | promotable | study.under_way
     ended = [trial.number for trial in study.rows if trial.state in _DELETED_IN]
@@ -62,7 +64,7 @@ class Checkpoints:
             try:
                 folder.delete_checkpoints(self.setting)
             except OSError as error:
-                remove = shlex.join(["rm", "-r", str(folder.checkpoint)])
+                remove = shlex.join(["rm", "-r", str(folder.checkpoint.resolve())])
                 problem = (
                     f"hydra.sweeper.keep_checkpoints={self.setting}: the checkpoint of trial"
                     f" {number} cannot be deleted: {error}.\nDelete it: {remove}"

@@ -393,6 +393,7 @@ def drive(
         loop.end()
     finally:  # because what has happened is shown, whatever follows
         watchers.hand_on(loop.take_events(), study)
-    if loop.result().is_over:
+    has_open = any(not trial.state.is_settled for trial in study.rows)
+    if loop.result().is_over and not has_open:
         watchers.delete_checkpoints(study, is_over=True)
     watchers.show_end(study, loop.running, loop.is_full, loop.stop.reason)

@@ -54,9 +54,10 @@ class LoopEnd:
 
     @property
     def is_over(self) -> bool:
-        """Return whether no trial is left to start, to promote or to wait for."""
+        """Return whether no trial is left to start, to promote or to wait for, and no limit that a
+        person may raise."""
         is_left = self.interrupted or self.detached or self.running > 0
-        return not is_left and (not self.stopped or bool(self.done))
+        return not is_left and not self.stopped and self.enough is None
 
     @property
     def done(self) -> str:
