@@ -149,15 +149,24 @@ def _check_word(trial: TrialRecord, word: str, values: dict[str, object]) -> Non
     if key.lstrip("+") in trial.params:
         raise UserError(
             f"--set {word}: {key} is swept, so that another value is another trial.\n"
-            f"Type the key of the budget, as in --set steps=5000"
+            "Type the key of the budget, as in --set steps=5000"
         )
+    _refuse_missing(key, text, values)
+    _refuse_less(trial, key, text, str(values.get(key)))
+
+
+def _refuse_missing(key: str, text: str, values: dict[str, object]) -> None:
+    """Raise UserError if the trial has no such key, but one of a near name."""
     near = "" if key in values or key.startswith("+") else closest(key, values)
     if near:
         raise UserError(
-            f"--set {word}: the trial has no {key}. Did you mean '{near}'?\n"
+            f"--set {key}={text}: the trial has no {key}. Did you mean '{near}'?\n"
             f"Type: --set {near}={text}"
         )
-    before = str(values.get(key))
+
+
+def _refuse_less(trial: TrialRecord, key: str, text: str, before: str) -> None:
+    """Raise UserError if the trial had as large a budget before."""
     # because another key than the budget's may have any value
     are_counts = before.isdecimal() and text.isdecimal()
     if are_counts and int(text) <= int(before):

@@ -121,13 +121,7 @@ class Findings:
         """
         names = parameters(trials)
         objective = self.study.objective
-        extra: dict[str, list[str]] = {}
-        if any(trial.longer for trial in trials):
-            extra["continued with"] = [" ".join(trial.longer) for trial in trials]
-        if 0 < len(self.front) < len(self.top):
-            marks = [trial.number in self.front for trial in trials]
-            extra["on the front"] = ["yes" if mark else "" for mark in marks]
-
+        extra = self._extra_columns(trials)
         table = [["trial", *names, *objective, *extra]]
         all_results = [_results(trial, objective) for trial in trials]
         digits = [digits_of(column) for column in zip(*all_results, strict=True)]
@@ -138,6 +132,16 @@ class Findings:
             cells = (trial.number, *params, *results, *others)
             table.append([short(text(cell), LONGEST) for cell in cells])
         return table
+
+    def _extra_columns(self, trials: Trials) -> dict[str, list[str]]:
+        """Return the columns that only some studies have, by their header."""
+        columns: dict[str, list[str]] = {}
+        if any(trial.longer for trial in trials):
+            columns["continued with"] = [" ".join(trial.longer) for trial in trials]
+        if 0 < len(self.front) < len(self.top):
+            marks = [trial.number in self.front for trial in trials]
+            columns["on the front"] = ["yes" if mark else "" for mark in marks]
+        return columns
 
 
 def _results(trial: TrialRecord, objective: Sequence[str]) -> Sequence[object]:

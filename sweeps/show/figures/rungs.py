@@ -1,6 +1,7 @@
 """The figure of rungs: at which steps trials paused, with which objective, and who was promoted."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from sweeps.record.study import TrialRecord
 from sweeps.show.figures import drawing
@@ -10,7 +11,16 @@ from sweeps.show.figures.figure_data import FigureData
 from sweeps.show.scales import Layout
 from sweeps.trial.job import State
 
-_Point = tuple[int, float, TrialRecord]
+
+class _Point(NamedTuple):
+    """The end of an attempt at a trial."""
+
+    step: int
+    value: float
+    trial: TrialRecord
+    state: State
+
+
 _MARKS: dict[str, Layout] = {
     "paused": drawing.MARKS["paused"],
     "promoted": {"symbol": "triangle-up", "size": 9, "color": "--done"},
@@ -28,7 +38,7 @@ def rungs(source: FigureData) -> Figure | None:
     points = _by_mark(paths)
     if not (points["paused"] or points["promoted"]):
         return None
-    ticks = _ticks({step for path in paths.values() for step, _, _ in path})
+    ticks = _ticks({point.step for path in paths.values() for point in path})
     labels = [*map(str, ticks)]
     xaxis = {"title": {"text": "step (log)"}, "type": "log", "tickvals": ticks, "ticktext": labels}
     axes = {"xaxis": xaxis, "yaxis": drawing.value_axes(source, trials)["yaxis"]}
@@ -43,21 +53,21 @@ def _path(trial: TrialRecord) -> list[_Point]:
     """Return the step and the objective at each pause of a trial, and at its completion."""
     ends = [end for end in trial.attempts if end.state in (State.PAUSED, State.COMPLETED)]
     return [
-        (end.step, end.objective[0], trial)
+        _Point(end.step, end.objective[0], trial, end.state)
         for end in ends
         if end.step > 0 and end.objective and is_number(end.objective[0])
     ]
 
 
 def _by_mark(paths: Mapping[int, Sequence[_Point]]) -> dict[str, list[_Point]]:
-    """Return the points by their mark: a trial was promoted from each pause that it does not end
-    at."""
+    """Return the points by their mark: a trial was promoted from each pause at which it does not
+    wait."""
     points: dict[str, list[_Point]] = {mark: [] for mark in _MARKS}
     for path in paths.values():
-        for i, point in enumerate(path):
-            state = point[2].state
-            is_last = i == len(path) - 1 and state in (State.PAUSED, State.COMPLETED)
-            points[str(state) if is_last else "promoted"].append(point)
+        for point in path:
+            waits = point is path[-1] and point.trial.state is State.PAUSED
+            has_gone_on = point.state is State.PAUSED and not waits
+            points["promoted" if has_gone_on else str(point.state)].append(point)
     return points
 
 
@@ -76,8 +86,8 @@ def _lines(source: FigureData, paths: Mapping[int, Sequence[_Point]]) -> Trace:
     y: list[float | None] = []
     for path in paths.values():
         if len(path) > 1:
-            x += [*(step for step, _, _ in path), None]
-            y += [*(source.clip(value) for _, value, _ in path), None]
+            x += [*(point.step for point in path), None]
+            y += [*(source.clip(point.value) for point in path), None]
     line = {"color": "--pruned", "width": 1}
     return drawing.scatter("lines", x, y, line=line, hoverinfo="skip", showlegend=False)
 
@@ -85,10 +95,10 @@ def _lines(source: FigureData, paths: Mapping[int, Sequence[_Point]]) -> Trace:
 def _marks(source: FigureData, mark: str, points: Sequence[_Point]) -> Trace:
     return drawing.scatter(
         "markers",
-        [step for step, _, _ in points],
-        [source.clip(value) for _, value, _ in points],
+        [point.step for point in points],
+        [source.clip(point.value) for point in points],
         name=f"{mark} ({len(points)})",
         marker=dict(_MARKS[mark]),
-        customdata=[trial.number for _, _, trial in points],
+        customdata=[point.trial.number for point in points],
         hovertemplate="%{text}<extra></extra>",
     )

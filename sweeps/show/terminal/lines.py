@@ -239,8 +239,7 @@ class View:
         for trial in running[:12]:
             metrics = format_metrics(trial.metrics, study)
             lines.append(Text(f"  {trial.number}  {trial.name}  {metrics}", "dim"))
-        has_begun = any(trial.attempts for trial in study.rows)
-        if not running and not ended and not has_begun:
+        if not running and not ended and not any(trial.attempts for trial in study.rows):
             lines.append(Text("  importing the preloaded modules once for all trials", "dim"))
         lines += [Text(note, "yellow") for note in notes]
         return Group(_count_line(study, len(running)), self._bar, *lines)
